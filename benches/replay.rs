@@ -38,7 +38,7 @@ fn vmm_by_live_blocks_at_random(bencher: Bencher, live: u32) {
 }
 
 /// A training of which each iteration is alike, by policy.
-#[divan::bench(args = ["vmm", "segments", "blocks", "torch", "torch-expandable", "rmm-pool",
+#[divan::bench(args = ["vmm", "blocks", "torch", "torch-expandable", "rmm-pool",
     "rmm-arena", "bfc"], sample_count = 5)]
 fn training(bencher: Bencher, policy: &str) {
     let policy = policy.parse().expect("a policy");

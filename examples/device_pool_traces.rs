@@ -1,5 +1,5 @@
-//! Runs recorded request sequences through the pool on a device that does nothing, and prints what
-//! each policy would hold and how often it would call the driver.
+//! Runs recorded request sequences through the pool on a device that does nothing. Prints the memory that the
+//! pool would hold and how often it would call the driver.
 //!
 //! `zcat x.csv.gz > x.csv; cargo run --release --example device_pool_traces -- x.csv …`
 //!
@@ -8,7 +8,7 @@
 //! `FLOOR` (MiB) set the pool's; `GIB` the memory of the device (default 80).
 
 use gpushim_alloc::device_pool::{Device, DevicePool, Settings};
-use gpushim_alloc::{Address, Context, Policy, Reuse, Stats};
+use gpushim_alloc::{Address, Context, Reuse, Stats};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -112,9 +112,8 @@ fn read(path: &str) -> Vec<Op> {
 fn main() {
     let mib = |bytes: u64| bytes >> 20;
     println!(
-        "{:<12} {:<9} {:>6} {:>6} {:>6} {:>5} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6}",
+        "{:<12} {:>6} {:>6} {:>6} {:>5} {:>6} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6}",
         "trace",
-        "policy",
         "reqst",
         "alloc",
         "resvd",
@@ -136,75 +135,69 @@ fn main() {
             .next()
             .unwrap_or(&path)
             .trim_end_matches(".csv");
-        for policy in [Policy::Blocks, Policy::Segments] {
-            let device = Lagging {
-                now: AtomicU64::new(0),
-                lag: setting("LAG", 40),
-                next: AtomicU64::new(1 << 40),
-                held: Mutex::default(),
-                total: setting("GIB", 80) << 30,
-                bytes: AtomicU64::new(0),
-                records: AtomicU64::new(0),
-                orders: AtomicU64::new(0),
-                queries: AtomicU64::new(0),
-            };
-            let defaults = Settings::default();
-            let settings = Settings {
-                policy,
-                reuse: if setting("STRICT", 0) == 1 {
-                    Reuse::Strict
-                } else {
-                    Reuse::Order
+        let device = Lagging {
+            now: AtomicU64::new(0),
+            lag: setting("LAG", 40),
+            next: AtomicU64::new(1 << 40),
+            held: Mutex::default(),
+            total: setting("GIB", 80) << 30,
+            bytes: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            orders: AtomicU64::new(0),
+            queries: AtomicU64::new(0),
+        };
+        let defaults = Settings::default();
+        let settings = Settings {
+            reuse: if setting("STRICT", 0) == 1 {
+                Reuse::Strict
+            } else {
+                Reuse::Order
+            },
+            share: setting("SHARE", defaults.share.into()) as u32,
+            slack: setting("SLACK", defaults.slack),
+            floor: setting("FLOOR", defaults.floor >> 20) << 20,
+            thread_cache: setting("FRONT", 1) == 1,
+            ..defaults
+        };
+        let pool = DevicePool::new(device, settings);
+        let mut live = HashMap::new();
+        let mut half = Stats::default();
+        for (n, op) in ops.iter().enumerate() {
+            pool.device().now.store(n as u64, Relaxed);
+            match op {
+                Op::Alloc(ptr, size) => match pool.allocate(Context(1), (*size).max(1)) {
+                    Ok(grant) => {
+                        live.insert(*ptr, grant.address);
+                    }
+                    Err(_) => println!("out of memory"),
                 },
-                share: std::env::var("SHARE")
-                    .ok()
-                    .and_then(|share| share.parse().ok()),
-                slack: setting("SLACK", defaults.slack),
-                floor: setting("FLOOR", defaults.floor >> 20) << 20,
-                thread_cache: setting("FRONT", 1) == 1,
-                ..defaults
-            };
-            let pool = DevicePool::new(device, settings);
-            let mut live = HashMap::new();
-            let mut half = Stats::default();
-            for (n, op) in ops.iter().enumerate() {
-                pool.device().now.store(n as u64, Relaxed);
-                match op {
-                    Op::Alloc(ptr, size) => match pool.allocate(Context(1), (*size).max(1)) {
-                        Ok(grant) => {
-                            live.insert(*ptr, grant.address);
-                        }
-                        Err(_) => println!("out of memory"),
-                    },
-                    Op::Free(ptr) => {
-                        if let Some(address) = live.remove(ptr) {
-                            pool.free(address, |_| ()).expect("a live block");
-                        }
+                Op::Free(ptr) => {
+                    if let Some(address) = live.remove(ptr) {
+                        pool.free(address, |_| ()).expect("a live block");
                     }
                 }
-                if n == ops.len() / 2 {
-                    half = pool.stats(None);
-                }
             }
-            let s = pool.stats(None);
-            let allocs = s.hits + s.ordered + s.waited + s.grown;
-            let percent = |n: u64| 100.0 * n as f64 / allocs as f64;
-            println!(
-                "{name:<12} {:<9} {:>6} {:>6} {:>6} {:>5.2} {:>6.2} {allocs:>7} {:>7.2} {:>7.2} {:>7} {:>7} {:>6} {:>6} {:>6}",
-                format!("{policy:?}").to_lowercase(),
-                mib(s.peak_requested),
-                mib(s.peak_allocated),
-                mib(s.peak_reserved),
-                s.peak_reserved as f64 / s.peak_requested as f64,
-                s.peak_reserved as f64 / s.peak_allocated as f64,
-                percent(s.hits),
-                percent(s.ordered),
-                s.grown,
-                s.released,
-                s.grown - half.grown,
-                s.released - half.released,
-                pool.device().queries.load(Relaxed),
-            );
+            if n == ops.len() / 2 {
+                half = pool.stats(None);
+            }
         }
+        let s = pool.stats(None);
+        let allocs = s.hits + s.ordered + s.waited + s.grown;
+        let percent = |n: u64| 100.0 * n as f64 / allocs as f64;
+        println!(
+            "{name:<12} {:>6} {:>6} {:>6} {:>5.2} {:>6.2} {allocs:>7} {:>7.2} {:>7.2} {:>7} {:>7} {:>6} {:>6} {:>6}",
+            mib(s.peak_requested),
+            mib(s.peak_allocated),
+            mib(s.peak_reserved),
+            s.peak_reserved as f64 / s.peak_requested as f64,
+            s.peak_reserved as f64 / s.peak_allocated as f64,
+            percent(s.hits),
+            percent(s.ordered),
+            s.grown,
+            s.released,
+            s.grown - half.grown,
+            s.released - half.released,
+            pool.device().queries.load(Relaxed),
+        );
     }
 }

@@ -103,7 +103,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn main() {
     for path in std::env::args().skip(1) {
         let text = std::fs::read_to_string(&path).expect("a readable file");
-        for policy in [Policy::Vmm, Policy::Segments] {
+        for policy in [Policy::Vmm, Policy::Blocks] {
             run(&path, &text, policy);
         }
     }

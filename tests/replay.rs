@@ -6,9 +6,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const POLICIES: [&str; 9] = [
+const POLICIES: [&str; 8] = [
     "vmm",
-    "segments",
     "blocks",
     "torch",
     "torch-expandable",

@@ -10,7 +10,7 @@ use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
 /// It is a finding if this share of the reserved memory of a device is free and pinned,
 const STUCK_SHARE: f64 = 0.2;
-/// and at least this many bytes: segments of PyTorch and of gpushim are 20 MiB, and one or two are never full.
+/// and at least this many bytes: segments of PyTorch are 20 MiB, and one or two are never full.
 const STUCK_LEAST: u64 = 48 << 20;
 
 /// The layout of memory at a moment.

@@ -59,12 +59,9 @@ impl Fits {
             memory,
             fits: false,
         };
-        let (vmm, segments) = (Policy::Gpushim(Ours::Vmm), Policy::Gpushim(Ours::Segments));
-        let others = match by_framework {
-            true => [Policy::TorchExpandable, vmm],
-            false => [vmm, segments],
-        };
-        let others = others.into_iter().filter(|one| *one != replayed.policy);
+        let expandable = by_framework.then_some(Policy::TorchExpandable);
+        let others = expandable.into_iter().chain([Policy::Gpushim(Ours::Vmm)]);
+        let others = others.filter(|one| *one != replayed.policy);
         let others = others.map(|policy| Try {
             policy,
             recorded: false,

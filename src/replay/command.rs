@@ -24,8 +24,8 @@ use gpushim_config::size;
 pub struct Args {
     #[command(flatten)]
     common: CommonArgs,
-    /// Allocators, separated by commas: vmm (or auto, which means the same), segments, blocks, torch,
-    /// torch-expandable, torch-elastic, rmm-pool, rmm-arena, bfc. All if none is named.
+    /// Allocators, separated by commas: vmm (or auto, which means the same), blocks, torch, torch-expandable,
+    /// torch-elastic, rmm-pool, rmm-arena, bfc. All if none is named.
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// The memory of the device, such as 40G.

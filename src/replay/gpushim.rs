@@ -39,7 +39,6 @@ impl GpushimAllocator {
     /// Pools of a policy on a device, for `blocks` blocks.
     pub fn new(device: &ReplayDevice, policy: alloc::Policy, blocks: u32) -> GpushimAllocator {
         let settings = device_pool::Settings {
-            policy,
             reuse: device.reuse,
             cache_max: device.cache_max,
             ..device_pool::Settings::default()

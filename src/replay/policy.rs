@@ -37,9 +37,8 @@ pub enum Policy {
 
 impl Policy {
     /// All of them: ours first.
-    pub const ALL: [Policy; 9] = [
+    pub const ALL: [Policy; 8] = [
         Policy::Gpushim(alloc::Policy::Vmm),
-        Policy::Gpushim(alloc::Policy::Segments),
         Policy::Gpushim(alloc::Policy::Blocks),
         Policy::Torch,
         Policy::TorchExpandable,

@@ -286,11 +286,7 @@ fn ours_counts_what_the_device_gave() {
         steps: 12,
         ..Shape::default()
     });
-    for policy in [
-        alloc::Policy::Vmm,
-        alloc::Policy::Segments,
-        alloc::Policy::Blocks,
-    ] {
+    for policy in [alloc::Policy::Vmm, alloc::Policy::Blocks] {
         let seen = outcome(Policy::Gpushim(policy), &requests, None);
         assert!(
             seen.driver_calls > 0 && seen.driver_ns > 0,

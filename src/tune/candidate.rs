@@ -140,23 +140,23 @@ impl fmt::Display for Candidate {
 /// best, and last those that differ little from earlier ones. Of two that differ little from each other the one with
 /// fewer changes comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
-    use alloc::Policy::{Blocks, Segments};
-    let mut all = vec![Candidate::DEFAULT, Candidate::of(Segments)];
+    let whole = Candidate::of(alloc::Policy::Blocks);
+    let mut all = vec![Candidate::DEFAULT];
     let paged = |page: &u64| Candidate {
         page: *page,
         ..Candidate::DEFAULT
     };
     all.extend(PAGES.iter().take(1).map(paged));
-    all.push(Candidate::of(Blocks));
+    all.push(whole);
     all.extend(PAGES.iter().skip(1).map(paged));
     for part in CACHES {
         // A size that one can remember.
         let bytes = (peak / part).checked_next_power_of_two().unwrap_or(peak);
         if families.plain && bytes >= PAGE {
-            all.extend([Segments, Blocks].map(|policy| Candidate {
+            all.push(Candidate {
                 cache_max: Some(bytes),
-                ..Candidate::of(policy)
-            }));
+                ..whole
+            });
         }
     }
     all

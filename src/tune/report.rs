@@ -357,10 +357,6 @@ fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
     if is_set("GPUSHIM_TAKEOVER") {
         notes.push("What a framework cannot do under GPUSHIM_TAKEOVER is in docs/frameworks.md.");
     }
-    if tuned.families.plain && policy == Some(alloc::Policy::Segments) {
-        notes
-            .push("Pointers of cudaMalloc cannot be shared with other processes by CUDA IPC then.");
-    }
     if tuned.families.plain && policy == Some(alloc::Policy::Vmm) {
         notes.push("CUDA IPC then needs gpushim in the importing processes, too.");
     }

@@ -16,7 +16,7 @@ fn run_sets_the_environment_and_hands_on_the_exit_code() {
     let mut command = run_command(
         dir.path(),
         &[
-            "--policy", "segments", "--limit", "1g", "--", "sh", "-c", script,
+            "--policy", "blocks", "--limit", "1g", "--", "sh", "-c", script,
         ],
     );
     let output = command
@@ -31,7 +31,7 @@ fn run_sets_the_environment_and_hands_on_the_exit_code() {
         .to_string();
     let here = dir.path().canonicalize().unwrap();
     let expected = format!(
-        "{library}:{}\nsegments\n1g\n{}/gpushim-%h-%p.trace\n",
+        "{library}:{}\nblocks\n1g\n{}/gpushim-%h-%p.trace\n",
         harmless_library(),
         here.display()
     );

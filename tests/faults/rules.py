@@ -46,19 +46,8 @@ MAY_FAIL = {"cuMemRetainAllocationHandle", "cuMemGetHandleForAddressRange", "cuI
 # Another process's memory in pages can be mapped or not had at all.
 NEEDS_MAPPINGS = {"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"}
 OUT_OF_MEMORY = 2
-# A small block of the second thread, which has one at a time, keeps the segment that it is in from going back.
-PINS = {"segments", "auto/novmm"}
-# Bytes of the largest segment that small blocks share.
-SHARED = 20 << 20
 # Pools of the workload: the default ones of two devices, one that it makes, and those of cudaMalloc under vmm.
 POOLS = 5
-
-
-def may_be_pinned(policy, spare, largest):
-    """Whether a request may fail because the segment of the second thread's block is missing: the largest one that
-    was freed, of which the block got a part, or a shared one. `spare`: bytes of the device beside what is live and what
-    was asked for."""
-    return policy in PINS and spare < max(largest, SHARED)
 
 
 def judge_call(function, code, call, result, struck):

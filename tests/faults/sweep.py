@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "faults"))
 
 import rules
 
-POLICIES = ("auto", "blocks", "segments", "auto/novmm")
+POLICIES = ("auto", "blocks", "auto/novmm")
 # Functions that a pool of mapped memory needs: refused from some call on, it must serve without them.
 REFUSED = [(name, code) for name in ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess") for code in (1, 2, 800, 801)]
 # The marks in docs/reliability.md between which the table stands.
@@ -172,8 +172,7 @@ class Sweep:
             if case.kind in ("delay", "refusal") and rest[4] == "1":
                 kinds["served"] += 1
                 continue
-            is_pinned = case.mode == "together" and rules.may_be_pinned(case.policy, int(rest[5]), int(rest[6]))
-            if (is_short and not struck or is_pinned) and result == rules.OUT_OF_MEMORY:
+            if is_short and not struck and result == rules.OUT_OF_MEMORY:
                 kinds["out of memory"] += 1
                 continue
             kind, complaint = self.judge_call(case, name, result, struck)

@@ -1,9 +1,8 @@
 /* One round of everything that a program may ask of the driver, some 20 ms long, for the fault sweep (tests/faults/sweep.py).
 
    Each driver call that gives anything but what it gives on a driver without faults, or in which a fault struck, is one
-   line: `call NAME RESULT STRUCK ATTEMPT FINE SPARE LARGEST`: bytes that the device has beside the live blocks and what
-   was asked for, and the largest block freed so far, whose segment a small block may be in. A call that fails is made
-   again, at most twice: whoever asked twice must have been answered. Then come `end` with what became of the memory, and with COUNT=1 the number of calls of each function.
+   line: `call NAME RESULT STRUCK ATTEMPT FINE`. A call that fails is made again, at most twice: whoever asked twice must
+   have been answered. Then come `end` with what became of the memory, and with COUNT=1 the number of calls of each function.
    Arguments: `alone`, or `together` for a second thread that allocates and frees all the while. */
 #include "../programs/streams.h"
 #include <stdatomic.h>
@@ -33,20 +32,10 @@ static unsigned values = 1;
 static long overlaps, spoiled;
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int over;
-static _Atomic long used, largest;
-static long whole;
 static CUcontext primary[2];
 /* Handles of another process's blocks. */
 static long theirs[2][8];
 static int devices, together;
-
-/* Bytes of device memory that a call asks for, where it says so. */
-static long asked(const char *name, const long *a) {
-    static const char *const families[] = {"cuMemAlloc_v2", "cuMemAllocAsync", "cuMemAllocFromPoolAsync"};
-    for (int i = 0; i < 3; i++)
-        if (!strncmp(name, families[i], strlen(families[i]))) return a[1];
-    return 0;
-}
 
 static long called(const char *name, long expected, const long *a) {
     Function *function = (Function *)dlsym(library, name);
@@ -57,7 +46,7 @@ static long called(const char *name, long expected, const long *a) {
         int struck = hits(0) != before;
         int fine = expected == ANY_RESULT ? !struck || result == SUCCESS : result == expected;
         if (!fine || struck)
-            printf("call %s %ld %d %d %d %ld %ld\n", name, result, struck, attempt, fine, whole - used - asked(name, a), (long)largest);
+            printf("call %s %ld %d %d %d\n", name, result, struck, attempt, fine);
         if (fine || attempt == 2) return result;
     }
 }
@@ -85,7 +74,6 @@ static Block *taken(CUdeviceptr address, size_t bytes) {
         }
     }
     if (found) *found = (Block){address, bytes, values++}, put(found);
-    used += (long)bytes;
     pthread_mutex_unlock(&table);
     if (!found) {
         printf("too many blocks\n");
@@ -116,8 +104,6 @@ static void give(Block *block, CUstream stream) {
     /* From here on another thread may have the address. */
     pthread_mutex_lock(&table);
     block->address = 0;
-    used -= (long)gone.bytes;
-    if (largest < (long)gone.bytes) largest = (long)gone.bytes;
     pthread_mutex_unlock(&table);
     if (stream) C(cuMemFreeAsync, L(gone.address), L(stream));
     else C(cuMemFree_v2, L(gone.address));
@@ -212,7 +198,6 @@ static void ordered_memory(CUstream a, CUstream b, CUmemoryPool pool) {
         Block *own = taken(address, 5000);
         pthread_mutex_lock(&table);
         own->address = 0;
-        used -= (long)own->bytes;
         pthread_mutex_unlock(&table);
         C(cuMemFreeAsync_ptsz, L(address), 0);
     }
@@ -628,7 +613,6 @@ int main(int argc, char **argv) {
     /* What the driver takes for the first small blocks stays with it. */
     C(cuDeviceGetDefaultMemPool, L(&pool), 0);
     size_t before = really_free(), after = 0;
-    whole = (long)before;
     pthread_t thread;
     together = argc > 1 && !strcmp(argv[1], "together");
     if (together) pthread_create(&thread, NULL, beside, NULL);

@@ -2,7 +2,7 @@
 
 use crate::support::{Run, library, program};
 
-const POLICIES: [&str; 3] = ["blocks", "segments", "vmm"];
+const POLICIES: [&str; 2] = ["blocks", "vmm"];
 
 #[test]
 fn allocations_in_a_capture_leave_it_whole() {
@@ -85,7 +85,6 @@ fn short_of_memory(how: &str) {
         ("auto", "async"),
         ("vmm", "async"),
         ("vmm", "plain"),
-        ("segments", "async"),
         ("blocks", "async"),
     ] {
         let (native, shim) = Run::new(program("short_async"))
@@ -123,7 +122,7 @@ fn memory_freed_under_overlapping_captures_is_there_when_it_is_short() {
 
 /// What waits for captures is free again, and said to be, as soon as it natively would be.
 fn captures_over(how: &str) {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         let (_, shim) = Run::new(program("captures_over"))
             .arg(how)
             .env("STANDIN_MEMORY", "768M")

@@ -6,7 +6,7 @@ use gpushim_trace::{Class, Kind};
 
 use crate::support::{Run, program};
 
-const POLICIES: [&str; 4] = ["blocks", "segments", "vmm", "off"];
+const POLICIES: [&str; 3] = ["blocks", "vmm", "off"];
 
 /// A context ends three times with blocks out and blocks cached.
 fn ends(how: &str) {
@@ -116,7 +116,7 @@ fn threads_on_different_devices() {
 
 /// Contexts come and go with stream-ordered memory, with virtual memory management and without.
 fn memory_of_the_device(how: &str) {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         for lacks in ["", "vmm"] {
             let (native, shim) = Run::new(program("async_contexts"))
                 .arg(how)
@@ -133,7 +133,7 @@ fn memory_of_the_device(how: &str) {
 
 /// All that lives on after the end of the primary context natively does here.
 fn memory_of_others(how: &str) {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         let (native, shim) = Run::new(program("primary_ends"))
             .arg(how)
             .env("GPUSHIM_POLICY", policy)
@@ -159,7 +159,7 @@ fn stream_ordered_memory_outlives_a_released_primary_context() {
 /// another one does not.
 #[test]
 fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_management() {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         for how in ["reset", "release"] {
             let shim = Run::new(program("primary_ends"))
                 .arg(how)
@@ -181,7 +181,7 @@ fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_mana
 /// The end of the primary context takes no memory from under another context's work, and breaks no capture there.
 #[test]
 fn the_primary_context_ends_under_no_work_of_others() {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         for how in [["reset", "work"], ["release", "capture"]] {
             let mut run = Run::new(program("primary_under_work"))
                 .arg(how[0])
@@ -217,7 +217,7 @@ fn nothing_is_served_in_a_primary_context_that_was_reset() {
 
 #[test]
 fn memory_of_green_contexts_is_the_primary_contexts() {
-    for policy in ["auto", "blocks", "segments", "vmm", "off"] {
+    for policy in ["auto", "blocks", "vmm", "off"] {
         let (native, _) = Run::new(program("green"))
             .arg("4")
             .env("GPUSHIM_POLICY", policy)
@@ -235,7 +235,7 @@ fn memory_of_green_contexts_is_the_primary_contexts() {
 
 /// Contexts of a kind end beside threads that allocate and free in another one.
 fn end_beside(kind: &str) {
-    for policy in ["auto", "blocks", "segments", "off"] {
+    for policy in ["auto", "blocks", "off"] {
         for reuse in ["order", "wait", "strict"] {
             let (_, shim) = Run::new(program("context_ends"))
                 .arg(kind)
@@ -243,10 +243,9 @@ fn end_beside(kind: &str) {
                 .env("GPUSHIM_REUSE", reuse)
                 .both();
             if kind != "busy" {
-                // 40 live blocks, and one for each block that waits. A segment has many of either.
-                let most = if policy == "segments" { 512 } else { 128 };
+                // 40 live blocks, and one for each block that waits.
                 let held = shim.note("MiB");
-                assert!(held <= most, "{policy} {reuse}: {held} MiB held");
+                assert!(held <= 128, "{policy} {reuse}: {held} MiB held");
             }
         }
     }

@@ -112,7 +112,7 @@ fn everything_is_recorded_under_every_policy() {
         })
     };
     let blocks = counts("blocks");
-    for policy in ["off", "segments", "vmm"] {
+    for policy in ["off", "blocks", "vmm"] {
         assert_eq!(counts(policy), blocks, "{policy}");
     }
 }

@@ -93,7 +93,7 @@ fn blocks_move_between_streams_in_order() {
 
 #[test]
 fn every_policy_serves_them() {
-    for policy in ["vmm", "segments", "blocks", "off"] {
+    for policy in ["vmm", "blocks", "off"] {
         let (_, preloaded) = run("streams").env("GPUSHIM_POLICY", policy).both();
         let expected = if policy == "off" { 60 } else { 0 };
         assert_eq!(forwarded(&preloaded), expected, "{policy}");

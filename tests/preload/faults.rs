@@ -18,7 +18,7 @@ fn freed(policy: &str, fault: &str, expected: &str) {
 
 #[test]
 fn a_failed_question_about_a_stream_does_not_give_a_segment_to_the_driver() {
-    for policy in ["segments", "blocks", "vmm"] {
+    for policy in ["blocks", "vmm"] {
         freed(policy, "cuStreamGetCtx:@1:700", "0");
         freed(policy, "cuStreamGetCtx:@1-3:700", "700");
     }

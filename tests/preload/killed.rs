@@ -147,10 +147,10 @@ fn killed_at_random() {
     let times = if long { 1000 } else { 40 };
     let (mut events, mut most, mut spools) = (0, 0, 0);
     for n in 0..times {
-        let policy = ["auto", "blocks", "vmm", "segments", "off"][n % 5];
+        let policy = ["auto", "blocks", "vmm", "off"][n % 4];
         // Moments that have nothing to do with each other, from the first event on.
         let us = (n as u64 * 7919) % 23_000;
-        let mode = ["ring", "full"][n / 5 % 2];
+        let mode = ["ring", "full"][n / 4 % 2];
         let mut run = killed("kill", us, policy).env("GPUSHIM_TRACE_MODE", mode);
         if n % 10 == 9 {
             // However busy the machine is: some get far, and their spools, too.

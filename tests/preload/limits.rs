@@ -12,8 +12,8 @@ fn cached_memory_counts_as_free() {
         // The driver takes whole pages for these.
         run.arg("1200000").both();
     }
-    // Parts of larger segments: what is freed must be free again, whatever a segment's size.
-    for policy in ["segments", "vmm"] {
+    // Freed memory must be free again, whatever the pool's blocks lie in.
+    for policy in ["blocks", "vmm"] {
         let shim = Run::new(program("mem_info"))
             .env("GPUSHIM_POLICY", policy)
             .shim();
@@ -27,7 +27,7 @@ fn cached_memory_counts_as_free() {
 
 #[test]
 fn a_limit_is_an_honest_out_of_memory() {
-    for policy in ["blocks", "segments", "vmm", "off"] {
+    for policy in ["blocks", "vmm", "off"] {
         let shim = Run::new(program("limit"))
             .env("GPUSHIM_LIMIT", "200M")
             .env("GPUSHIM_POLICY", policy)
@@ -75,7 +75,7 @@ fn no_limit_no_difference() {
     );
 }
 
-const POLICIES: [&str; 4] = ["auto", "blocks", "segments", "off"];
+const POLICIES: [&str; 3] = ["auto", "blocks", "off"];
 
 fn exact(part: &str, limit: &str, policy: &str) -> Outcome {
     Run::new(program("limit_exact"))

@@ -1,10 +1,10 @@
 //! Pools and their blocks behave as the driver's own: each program says what it sees, and under the shim that is the same.
 
-use gpushim_trace::{Class, Kind};
+use gpushim_trace::{Class, Event, Kind, flags};
 
 use crate::support::{Outcome, Run, program, sum};
 
-const POLICIES: [&str; 3] = ["auto", "segments", "vmm"];
+const POLICIES: [&str; 3] = ["auto", "blocks", "vmm"];
 
 fn asking(name: &str, arguments: &[&str]) -> Run {
     Run::new(program(name))
@@ -110,7 +110,7 @@ fn trimming_takes_nothing_that_is_in_use() {
 /// Runs the part natively and in each policy: the output is the same.
 fn figures(part: &str, lines: usize) {
     for pool in ["default", "own"] {
-        for policy in ["auto", "blocks", "segments", "off"] {
+        for policy in ["auto", "blocks", "off"] {
             let run = asking("pools_attributes", &[part, pool]).env("GPUSHIM_POLICY", policy);
             let (native, shim) = run.both();
             assert_eq!(shim.code, 0, "{policy}, {pool}: {}", shim.stdout);
@@ -336,7 +336,7 @@ fn a_child_of_fork_has_no_pools() {
 /// What comes and goes leaves nothing behind: of 6000 threads, streams or contexts at most 1 MiB of the process's
 /// memory more than natively (where the stand-in keeps some for contexts), and the last ones cost what the first ones did.
 fn comes_and_goes(what: &str) {
-    for policy in ["auto", "segments", "blocks"] {
+    for policy in ["auto", "blocks"] {
         let run = Run::new(program("comings"))
             .args([what, "8000"])
             .env("GPUSHIM_POLICY", policy);
@@ -402,20 +402,43 @@ fn what_one_family_has_cached_serves_the_other() {
     }
 }
 
+/// Without virtual memory management `auto` caches whole driver allocations.
+/// The driver's own pools serve streams.
+#[test]
+fn without_virtual_memory_management_streams_have_the_drivers_pools() {
+    for (policy, is_auto) in [("auto", true), ("vmm", true), ("blocks", false)] {
+        let (_, shim) = Run::new(program("both_families"))
+            .env("STANDIN_LACKS", "vmm")
+            .env("GPUSHIM_POLICY", policy)
+            .both();
+        let trace = shim.trace();
+        let forwarded = |class| {
+            let events = trace.class(Kind::Alloc, class);
+            let by_driver = |event: &&Event| event.flags & flags::FORWARDED != 0;
+            (events.iter().filter(by_driver).count(), events.len())
+        };
+        assert_eq!(forwarded(Class::Device), (0, 49), "{policy}");
+        let by_driver = if is_auto { 49 } else { 0 };
+        assert_eq!(forwarded(Class::PoolAsync), (by_driver, 49), "{policy}");
+        for fact in ["policy", "device.0.stream_policy"] {
+            let said = trace.facts(fact);
+            assert_eq!(said.len(), usize::from(is_auto), "{policy}: {said:?}");
+        }
+    }
+}
+
 #[test]
 fn what_one_family_has_cached_is_given_up_before_the_other_lacks_memory() {
-    for policy in ["blocks", "segments"] {
-        let run = || Run::new(program("both_families")).env("GPUSHIM_POLICY", policy);
-        let freely = most_held(&run().shim());
-        assert!(freely >= 250 << 20, "{policy}: both caches, {freely}");
-        for bound in ["GPUSHIM_LIMIT", "STANDIN_MEMORY"] {
-            let shim = run().env(bound, "200M").shim();
-            assert_eq!(shim.code, 0, "{policy} {bound}: {}", shim.stdout);
-            assert_eq!(shim.stdout.lines().count(), 7, "{}", shim.stdout);
-            assert!(shim.trace().of(Kind::OutOfMemory).is_empty(), "{policy}");
-            let held = most_held(&shim);
-            assert!((128 << 20..=200 << 20).contains(&held), "{policy}: {held}");
-        }
+    let run = || Run::new(program("both_families")).env("GPUSHIM_POLICY", "blocks");
+    let freely = most_held(&run().shim());
+    assert!(freely >= 250 << 20, "both caches, {freely}");
+    for bound in ["GPUSHIM_LIMIT", "STANDIN_MEMORY"] {
+        let shim = run().env(bound, "200M").shim();
+        assert_eq!(shim.code, 0, "{bound}: {}", shim.stdout);
+        assert_eq!(shim.stdout.lines().count(), 7, "{}", shim.stdout);
+        assert!(shim.trace().of(Kind::OutOfMemory).is_empty());
+        let held = most_held(&shim);
+        assert!((128 << 20..=200 << 20).contains(&held), "{held}");
     }
 }
 
@@ -450,8 +473,8 @@ fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
         "cuMemMap",
         "cuMemSetAccess",
     ] {
-        // Under segments the pool has driver allocations instead of mappings, and is not aside.
-        for (policy, pools) in [("auto", 2), ("vmm", 2), ("segments", 0)] {
+        // Under blocks the pool has driver allocations instead of mappings, and is not aside.
+        for (policy, pools) in [("auto", 2), ("vmm", 2), ("blocks", 0)] {
             let (_, shim) = Run::new(program("pages_refused"))
                 .env("STANDIN_FAULT", format!("{function}:1+:2"))
                 .env("GPUSHIM_POLICY", policy)

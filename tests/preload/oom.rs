@@ -39,7 +39,7 @@ fn cause(one: &Value) -> &str {
 
 #[test]
 fn a_limit_is_the_cause_and_a_higher_one_fits() {
-    for policy in ["auto", "blocks", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         let limited = |limit: &str| {
             run("limit", policy, "1G")
                 .env("GPUSHIM_LIMIT", limit)
@@ -58,18 +58,19 @@ fn a_limit_is_the_cause_and_a_higher_one_fits() {
 }
 
 #[test]
-fn pieces_are_the_cause_and_pages_fit() {
-    let one = explained(&run("pieces", "segments", "136M").shim());
+fn pieces_are_the_cause_and_small_pages_fit() {
+    let large = run("pieces", "vmm", "136M").env("GPUSHIM_PAGE", "32M");
+    let one = explained(&large.shim());
     assert_eq!(cause(&one), "fragmentation", "{one:#}");
     assert_eq!(one["causes"][0]["of_framework"], false);
     let text = one["advice"].to_string();
-    assert!(text.contains("GPUSHIM_POLICY=vmm avoids it"), "{one:#}");
+    assert!(text.contains("`gpushim fragmentation`"), "{one:#}");
     assert_eq!(run("pieces", "vmm", "136M").shim().stdout, "last: 0\n");
 }
 
 #[test]
 fn a_request_larger_than_the_device_or_the_limit() {
-    for policy in ["auto", "segments", "vmm", "off"] {
+    for policy in ["auto", "blocks", "vmm", "off"] {
         let one = explained(&run("large", policy, "1G").shim());
         assert_eq!(cause(&one), "too-large", "{policy}: {one:#}");
         assert_eq!(one["causes"][0]["by_limit"], false);
@@ -82,7 +83,7 @@ fn a_request_larger_than_the_device_or_the_limit() {
 
 #[test]
 fn a_device_that_the_process_itself_fills() {
-    for policy in ["auto", "segments", "vmm", "off"] {
+    for policy in ["auto", "blocks", "vmm", "off"] {
         let one = explained(&run("full", policy, "128M").shim());
         assert_eq!(cause(&one), "full", "{policy}: {one:#}");
         assert_eq!(one["held_by"].as_array().expect("a list").len(), 1);

@@ -100,7 +100,6 @@ fn same_on(
 fn what_the_program_gives_back_is_given_back() {
     for (name, policy) in [
         ("vmm", alloc::Policy::Vmm),
-        ("segments", alloc::Policy::Segments),
         ("blocks", alloc::Policy::Blocks),
     ] {
         same_with(&["streams", "40", "trimmed"], name, policy);
@@ -111,12 +110,6 @@ fn what_the_program_gives_back_is_given_back() {
 fn blocks_hold_the_same() {
     same("plain", "blocks", alloc::Policy::Blocks);
     same("streams", "blocks", alloc::Policy::Blocks);
-}
-
-#[test]
-fn segments_hold_the_same() {
-    same("plain", "segments", alloc::Policy::Segments);
-    same("streams", "segments", alloc::Policy::Segments);
 }
 
 #[test]

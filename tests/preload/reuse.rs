@@ -5,7 +5,7 @@ use gpushim_trace::{Class, Kind, flags};
 
 use crate::support::{Outcome, Run, library, program, sum};
 
-const POLICIES: [&str; 3] = ["blocks", "segments", "vmm"];
+const POLICIES: [&str; 2] = ["blocks", "vmm"];
 const MODES: [&str; 3] = ["order", "wait", "strict"];
 
 fn churn(policy: &str, mode: &str) -> Run {
@@ -63,11 +63,6 @@ fn no_race(policy: &str) {
 #[test]
 fn no_race_under_blocks() {
     no_race("blocks");
-}
-
-#[test]
-fn no_race_under_segments() {
-    no_race("segments");
 }
 
 #[test]

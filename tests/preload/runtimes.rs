@@ -88,7 +88,7 @@ fn stream_ordered_memory_of_a_shared_cudart() {
 
 #[test]
 fn the_policies_serve_a_runtime_alike() {
-    for policy in ["segments", "vmm", "off"] {
+    for policy in ["blocks", "vmm", "off"] {
         let (_, shim) = Run::new(with_cudart(12))
             .may("double free")
             .env("GPUSHIM_POLICY", policy)
@@ -128,7 +128,7 @@ fn a_hit_makes_no_call_of_cudart() {
 fn memory_comes_from_the_device_that_was_set_last() {
     // cudart 11 makes a device's context current at the next call only: a hit must not come before it.
     for version in ["11.0", "12", "13"] {
-        for policy in ["blocks", "segments", "vmm", "off"] {
+        for policy in ["blocks", "vmm", "off"] {
             let run = Run::new(linked("devices", version))
                 .env("STANDIN_DEVICES", "2")
                 .env("GPUSHIM_POLICY", policy);

@@ -4,55 +4,43 @@ use std::time::Duration;
 
 use crate::support::{Outcome, Run, program};
 
-/// The policies of `cudaMalloc` that keep whole driver allocations or parts of them.
-const POLICIES: [&str; 2] = ["blocks", "segments"];
-
+/// A program that is short of memory while a stream captures, with a pool of whole driver allocations.
 fn captures(what: &str) -> Run {
     Run::new(program("short_captures"))
         .arg(what)
         .env("STANDIN_MEMORY", "1G")
+        .env("GPUSHIM_POLICY", "blocks")
 }
 
 #[test]
 fn what_others_freed_under_a_capture_comes_back_while_the_graph_lives() {
-    for policy in POLICIES {
-        for what in ["other", "freed"] {
-            let (native, _) = captures(what).env("GPUSHIM_POLICY", policy).both();
-            assert_eq!(native.stdout, "with the graph: 0\nwithout it: 0\n");
-        }
+    for what in ["other", "freed"] {
+        let (native, _) = captures(what).both();
+        assert_eq!(native.stdout, "with the graph: 0\nwithout it: 0\n");
     }
 }
 
 #[test]
 fn what_the_driver_would_not_have_freed_stays_with_the_graph() {
-    for policy in ["blocks", "segments"] {
-        let shim = captures("own").env("GPUSHIM_POLICY", policy).shim();
-        assert_eq!(
-            shim.stdout, "with the graph: 2\nwithout it: 0\n",
-            "{policy}"
-        );
-    }
+    let shim = captures("own").shim();
+    assert_eq!(shim.stdout, "with the graph: 2\nwithout it: 0\n");
 }
 
 #[test]
 fn a_loop_that_frees_every_block_goes_on_in_a_capture() {
-    for policy in POLICIES {
-        let (native, _) = captures("open").env("GPUSHIM_POLICY", policy).both();
-        assert_eq!(native.stdout.matches(": 0 refused\n").count(), 2);
-    }
+    let (native, _) = captures("open").both();
+    assert_eq!(native.stdout.matches(": 0 refused\n").count(), 2);
 }
 
 #[test]
 fn a_thread_that_ends_in_a_capture_leaves_no_shortage() {
-    for policy in POLICIES {
-        let (native, _) = captures("left").env("GPUSHIM_POLICY", policy).both();
-        assert_eq!(native.stdout, "after the thread: 0 refused\n");
-    }
+    let (native, _) = captures("left").both();
+    assert_eq!(native.stdout, "after the thread: 0 refused\n");
 }
 
 #[test]
 fn each_device_has_the_limit_for_itself() {
-    for policy in ["auto", "blocks", "segments", "vmm", "off"] {
+    for policy in ["auto", "blocks", "vmm", "off"] {
         let shim = Run::new(program("limit_devices"))
             .arg("devices")
             .env("STANDIN_DEVICES", "2")
@@ -67,7 +55,7 @@ fn each_device_has_the_limit_for_itself() {
 
 #[test]
 fn memory_on_its_way_back_is_waited_for() {
-    for policy in ["auto", "segments", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         let shim = Run::new(program("short_threads"))
             .env("STANDIN_MEMORY", "1G")
             .env("STANDIN_FAULT", "cuMemUnmap:1:0:before=300ms")
@@ -91,7 +79,7 @@ fn a_context_without_captures_is_waited_for_without_any_memory() {
 
 #[test]
 fn what_was_freed_is_not_freed_once_more_for_what_is_there_now() {
-    for policy in ["auto", "segments", "blocks", "vmm"] {
+    for policy in ["auto", "blocks", "vmm"] {
         let shim = Run::new(program("short_threads"))
             .arg("again")
             .env("GPUSHIM_POLICY", policy)
@@ -132,7 +120,7 @@ fn limited_streams(what: &str, policy: &str) -> Outcome {
 
 #[test]
 fn threads_that_ask_at_once_stay_within_the_limit() {
-    for policy in ["auto", "blocks", "segments", "vmm", "off"] {
+    for policy in ["auto", "blocks", "vmm", "off"] {
         for class in ["pooled", "pitched", "stream-ordered", "pages"] {
             let shim = Run::new(program("limit_devices"))
                 .arg(class)
@@ -158,7 +146,7 @@ fn threads_that_ask_at_once_stay_within_the_limit() {
 
 #[test]
 fn what_a_refused_request_and_an_address_leave_is_as_natively() {
-    for policy in ["blocks", "segments", "off"] {
+    for policy in ["blocks", "off"] {
         let (native, _) = Run::new(program("refused"))
             .env("GPUSHIM_POLICY", policy)
             .both();

@@ -134,11 +134,6 @@ fn stress_under_auto_with_room() {
 }
 
 #[test]
-fn stress_under_segments() {
-    storm("segments", "order", "96M", "5");
-}
-
-#[test]
 fn stress_under_blocks() {
     storm("blocks", "order", "96M", "6");
 }
@@ -198,7 +193,7 @@ fn the_program_notices_a_block_that_is_handed_out_twice() {
 #[test]
 fn memory_in_pieces_makes_a_large_block() {
     for how in ["same", "other", "unordered", "synchronized"] {
-        for policy in ["auto", "segments", "blocks", "off"] {
+        for policy in ["auto", "blocks", "off"] {
             let (native, shim) = Run::new(program("stream_moves"))
                 .arg(how)
                 .env("STANDIN_MEMORY", "260M")
@@ -208,11 +203,7 @@ fn memory_in_pieces_makes_a_large_block() {
             let what = format!("{policy}, {how}: {moved} of 20, natively {before}");
             println!("{what}");
             if how == "synchronized" {
-                // Parts of a segment cannot go elsewhere: once the large block's own segment serves small
-                // pieces, there is no room for it any more. That is the policy's known weakness.
-                let least = if policy == "segments" { 1 } else { 20 };
-                assert_eq!(before, 20, "{what}");
-                assert!(moved >= least, "{what}");
+                assert_eq!((before, moved), (20, 20), "{what}");
             }
             // Natively memory is taken back only when the host has waited; pages of our own pool move at once.
             let trace = shim.trace();
@@ -244,7 +235,7 @@ fn listed(outcome: &Outcome, kind: &str) -> Vec<Value> {
 
 #[test]
 fn the_trace_names_the_stream_of_each_block() {
-    for policy in ["auto", "segments", "off"] {
+    for policy in ["auto", "blocks", "off"] {
         let (_, shim) = Run::new(program("async_streams"))
             .arg("trace")
             .env("GPUSHIM_POLICY", policy)
@@ -289,7 +280,7 @@ fn the_trace_names_the_stream_of_each_block() {
 #[test]
 fn threads_that_crowd_lose_nothing() {
     const PAIRS: usize = 40_000;
-    for policy in ["vmm", "segments", "blocks"] {
+    for policy in ["vmm", "blocks"] {
         let run = Run::new(program("crowd")).args(["4", &PAIRS.to_string()]);
         let run = run.env("GPUSHIM_POLICY", policy);
         let outcome = run.env("GPUSHIM_TRACE_SIZE", "64M").shim();

@@ -86,11 +86,6 @@ fn threads_at_random_under_blocks() {
 }
 
 #[test]
-fn threads_at_random_under_segments() {
-    storm("segments", "order", "2");
-}
-
-#[test]
 fn threads_at_random_under_vmm() {
     storm("vmm", "order", "6");
     storm("vmm", "wait", "7");

@@ -29,7 +29,7 @@ fn refused(outcomes: &[Outcome; 2]) -> u64 {
 /// What one process caches is another's when that one needs it; natively only what `cuMemFree` gave back.
 #[test]
 fn what_one_process_caches_another_can_have() {
-    for policy in ["vmm", "blocks", "segments"] {
+    for policy in ["vmm", "blocks"] {
         for family in ["plain", "async"] {
             let run = |turns: &Path, which: &str| {
                 let run = Run::new(program("turns")).arg(turns).arg(which);
@@ -60,7 +60,7 @@ fn a_process_that_gives_memory_slowly_is_waited_for() {
         let run = Run::new(program("turns")).arg(turns).arg(which);
         let run = run
             .args(["40", "2"])
-            .env("GPUSHIM_POLICY", "segments")
+            .env("GPUSHIM_POLICY", "blocks")
             .env("GPUSHIM_DECAY", "off");
         match which {
             "0" => run.env("STANDIN_FAULT", "cuMemFree_v2:1:0:before=2s"),

@@ -1,7 +1,6 @@
 """Training with one of the faults that users have, or without: `situations.py CASE STEPS`.
 
-What a fault leaves behind in each step is printed as `# leaves BYTES`, what it loses at once as `# loses BYTES`,
-and what it makes useless as `# scatters BYTES`."""
+What a fault leaves behind in each step is printed as `# leaves BYTES`, and what it loses at once as `# loses BYTES`."""
 
 import os
 import sys
@@ -183,13 +182,11 @@ SCRIPTS = {"references": references, "activations": activations}
 LEAVES = {"leaky-layer": BATCH * ROW, "pinned": 3 << 20}
 # What goes at once and does not come back: samples; weights and the optimizer's state.
 LOSES = {"bank": 24 << 20, "reset": 3 * LAYERS * WIDTH * ROW}
-# What is free in segments of 20 MiB that hold a sample each.
-SCATTERS = {"scattered": 12 * ((20 << 20) - (3 << 19))}
 
 
 def main():
     case, steps = sys.argv[1], int(sys.argv[2])
-    for what, sizes in (("leaves", LEAVES), ("loses", LOSES), ("scatters", SCATTERS)):
+    for what, sizes in (("leaves", LEAVES), ("loses", LOSES)):
         print(f"# {what} {sizes.get(case, 0)}")
     tinytorch.start()
     try:

@@ -5,7 +5,7 @@
 
 use divan::{Bencher, black_box};
 use gpushim_alloc::device_pool::{Device, DevicePool, Settings};
-use gpushim_alloc::{Address, Context, Policy};
+use gpushim_alloc::{Address, Context};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn main() {
@@ -57,11 +57,10 @@ impl Device for Free {
     }
 }
 
-fn pool(policy: Policy, thread_cache: bool) -> DevicePool<Free> {
+fn pool(thread_cache: bool) -> DevicePool<Free> {
     DevicePool::new(
         Free::default(),
         Settings {
-            policy,
             thread_cache,
             ..Settings::default()
         },
@@ -98,7 +97,7 @@ const MIXED: [u64; 7] = [512, 4096, 1 << 20, 3 << 20, 12_845_056, 2_359_296, 64 
 
 #[divan::bench(args = [(false, 1), (true, 1), (false, 7), (true, 7)], sample_count = 2000)]
 fn hit(bencher: Bencher<'_, '_>, (thread_cache, sizes): (bool, usize)) {
-    let pool = pool(Policy::Blocks, thread_cache);
+    let pool = pool(thread_cache);
     let sizes: &[u64] = if sizes == 1 { &ONE } else { &MIXED };
     fill(&pool, sizes, 1);
     bencher
@@ -109,7 +108,7 @@ fn hit(bencher: Bencher<'_, '_>, (thread_cache, sizes): (bool, usize)) {
 
 #[divan::bench(args = [false, true], threads = [2], sample_count = 1000)]
 fn hit_threads(bencher: Bencher<'_, '_>, thread_cache: bool) {
-    let pool = pool(Policy::Blocks, thread_cache);
+    let pool = pool(thread_cache);
     fill(&pool, &ONE, 8);
     bencher
         .counter(divan::counter::ItemsCount::new(PAIRS))
@@ -119,16 +118,8 @@ fn hit_threads(bencher: Bencher<'_, '_>, thread_cache: bool) {
 
 #[divan::bench(sample_count = 1000)]
 fn ordered(bencher: Bencher<'_, '_>) {
-    let pool = pool(Policy::Blocks, false);
+    let pool = pool(false);
     bencher
         .counter(divan::counter::ItemsCount::new(PAIRS))
         .bench_local(|| pairs(&pool, &ONE));
-}
-
-#[divan::bench(sample_count = 1000)]
-fn segments(bencher: Bencher<'_, '_>) {
-    let pool = pool(Policy::Segments, false);
-    bencher
-        .counter(divan::counter::ItemsCount::new(PAIRS))
-        .bench_local(|| pairs(&pool, &MIXED));
 }

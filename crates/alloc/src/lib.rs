@@ -48,7 +48,6 @@
 //! assert_eq!(pool.stats(Some(0)).reserved, first.size);
 //! ```
 
-mod bins;
 mod captures;
 pub mod device_pool;
 pub mod elastic;
@@ -58,7 +57,6 @@ pub mod gate;
 mod handles;
 mod lock;
 mod mutation;
-mod neighbours;
 mod per_thread;
 mod policy;
 mod rules;

@@ -9,8 +9,6 @@ pub enum Policy {
     /// Physical memory mapped into one reserved range of addresses, moved where it is needed.
     #[default]
     Vmm,
-    /// Best fit inside large driver allocations, which are split and merged.
-    Segments,
     /// Whole driver allocations, cached one to one.
     Blocks,
     /// Forwarded to the driver, and traced. A pool that is made all the same keeps whole driver allocations.
@@ -18,20 +16,19 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
-    pub const ALL: [Policy; 4] = [Policy::Vmm, Policy::Segments, Policy::Blocks, Policy::Off];
+    /// Every policy, the default first.
+    pub const ALL: [Policy; 3] = [Policy::Vmm, Policy::Blocks, Policy::Off];
 
     /// Its name in `GPUSHIM_POLICY`.
     ///
     /// ```
     /// use gpushim_alloc::Policy;
-    /// assert_eq!(Policy::parse("segments"), Some(Policy::Segments));
-    /// assert_eq!(Policy::Segments.name(), "segments");
+    /// assert_eq!(Policy::parse("blocks"), Some(Policy::Blocks));
+    /// assert_eq!(Policy::Blocks.name(), "blocks");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Vmm => "vmm",
-            Policy::Segments => "segments",
             Policy::Blocks => "blocks",
             Policy::Off => "off",
         }
@@ -42,15 +39,10 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Whether blocks are split and merged.
-    pub(crate) fn splits(self) -> bool {
-        matches!(self, Policy::Vmm | Policy::Segments)
-    }
-
     /// Bytes of the largest block that may serve a request, in a stream-ordered pool.
     pub(crate) fn slack(self, need: u64) -> u64 {
         match self {
-            Policy::Vmm | Policy::Segments => u64::MAX,
+            Policy::Vmm => u64::MAX,
             Policy::Blocks | Policy::Off => need.saturating_add(need / 8),
         }
     }

@@ -77,21 +77,6 @@ pub(crate) fn page_bytes(bytes: u64) -> u64 {
     }
 }
 
-/// The driver allocation to split for a request; those of at most `small` bytes share small ones. The sizes are those that
-/// PyTorch documents for its allocator.
-pub(crate) fn segment_bytes(bytes: u64, small: u64) -> u64 {
-    /// Requests below this many bytes share segments of [`SEGMENT`] bytes.
-    const LARGE: u64 = 10 << 20;
-    const SEGMENT: u64 = 20 << 20;
-    if bytes <= small {
-        PAGE
-    } else if bytes < LARGE {
-        SEGMENT
-    } else {
-        page_bytes(bytes)
-    }
-}
-
 /// A set of classes.
 pub(crate) struct Set {
     words: [u64; WORDS],

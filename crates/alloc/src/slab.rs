@@ -22,13 +22,16 @@ pub(crate) const UNLINKED: Link = Link {
     newer: NIL,
 };
 
-/// What can be kept in a [`Slab`] and hang in lists.
-pub(crate) trait Linked {
-    /// Which of its lists is meant.
-    type Chain: Copy;
-
+/// An item that a [`Slab`] can hold.
+pub(crate) trait Item {
     /// An item that stands for none.
     fn spare() -> Self;
+}
+
+/// An item that hangs in lists.
+pub(crate) trait Linked: Item {
+    /// Names for the lists that an item hangs in.
+    type Chain: Copy;
 
     /// Its place in a list.
     fn link(&mut self, chain: Self::Chain) -> &mut Link;
@@ -41,7 +44,7 @@ pub(crate) struct Slab<T> {
     spare: T,
 }
 
-impl<T: Linked> Slab<T> {
+impl<T: Item> Slab<T> {
     pub fn new() -> Self {
         Slab {
             items: Vec::new(),

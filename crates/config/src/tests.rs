@@ -73,7 +73,7 @@ fn every_default_is_accepted_when_written_out() {
 fn values_are_taken() {
     let (config, problems) = Config::from_lookup(|name| {
         let value = match name {
-            "GPUSHIM_POLICY" => "segments",
+            "GPUSHIM_POLICY" => "blocks",
             "GPUSHIM_REUSE" => "strict",
             "GPUSHIM_LIMIT" => "1.5g",
             "GPUSHIM_CACHE_MAX" => "0",
@@ -91,7 +91,7 @@ fn values_are_taken() {
     });
     assert_eq!(problems, []);
     let expected = Config {
-        policy: Policy::Segments,
+        policy: Policy::Blocks,
         reuse: Reuse::Strict,
         limit: Some(1536 << 20),
         cache_max: Some(0),
@@ -118,8 +118,8 @@ fn every_policy_is_known() {
         ("auto", Policy::Vmm, true),
         ("off", Policy::Off, true),
         ("blocks", Policy::Blocks, true),
-        ("segments", Policy::Segments, true),
         ("vmm", Policy::Vmm, true),
+        ("segments", Policy::Vmm, false),
         ("bins", Policy::Vmm, false),
         ("driver", Policy::Vmm, false),
         ("plan:run.plan", Policy::Vmm, false),

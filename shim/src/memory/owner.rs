@@ -11,7 +11,7 @@ use crate::memory::{elastic, reservations};
 
 /// Memory at an address, in terms of what the program asked for.
 pub enum Owner {
-    /// A live block in pages or segments, and its pool.
+    /// A live block of a stream-ordered pool or in pages, and its pool.
     Pool(&'static RegisteredPool, LiveBlock),
     /// A live block that is a driver allocation: its first address and the bytes that were asked for.
     Whole(u64, u64),

@@ -13,7 +13,7 @@ use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device, primary};
 use crate::memory::registry::{self, RegisteredPool, all, changed, of};
 use crate::memory::surplus::release_surplus;
-use crate::memory::{drain, mappings, peer_access, policy, pool_peers};
+use crate::memory::{drain, mappings, peer_access, pool_peers};
 
 /// Registers a pool, with its own settings.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
@@ -81,7 +81,7 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
 
 /// A device's default pool, taken in if it is not yet.
 pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
-    of(handle).or_else(|| policy::serves_streams().then(|| add(handle, device, of_default()))?)
+    of(handle).or_else(|| add(handle, device, of_default()))
 }
 
 /// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of

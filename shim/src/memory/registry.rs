@@ -38,8 +38,10 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
     boundary::prepare();
     let pool = POOL.get_or_init(|| {
         let config = settings::config();
+        if !policy::serves_blocks() {
+            return None;
+        }
         let settings = device_pool::Settings {
-            policy: policy::of_pool()?,
             reuse: config.reuse,
             cache_max: config.cache_max,
             ..device_pool::Settings::default()
@@ -254,6 +256,7 @@ pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
 }
 
 /// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.
+/// `None`: the driver's own pools serve the device, or there are too many pools.
 pub fn add(
     handle: u64,
     device: i32,
@@ -263,12 +266,13 @@ pub fn add(
     if let Some(entry) = of(handle) {
         return Some(entry);
     }
+    let policy = policy::of_streams(device)?;
     let _adding = ADDING.lock().ok()?;
     if let Some(entry) = of(handle) {
         return Some(entry);
     }
     let settings = Settings {
-        policy: policy::of_streams(device),
+        policy,
         page: settings::config().page,
         addresses: addresses(device),
         ..settings

@@ -63,8 +63,8 @@ fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
     })
 }
 
-/// The stream of a free of ours; else what the driver says of it. The address must not reach the driver: the
-/// first one of a segment would take the whole segment with it.
+/// The stream of a free of ours; else the driver's error for it.
+/// The address must not reach the driver, which would free memory that the pool holds.
 #[inline(always)]
 fn freed_on(handle: u64) -> Result<Stream, CUresult> {
     if let Some(target) = targets::target(handle) {

@@ -47,12 +47,11 @@ macro_rules! shim {
 
 shim!(AUTO, "auto",);
 shim!(BLOCKS, "blocks", "GPUSHIM_POLICY" = "blocks");
-shim!(SEGMENTS, "segments", "GPUSHIM_POLICY" = "segments");
 shim!(OFF, "off", "GPUSHIM_POLICY" = "off");
 shim!(
     WAIT,
-    "segments-wait",
-    "GPUSHIM_POLICY" = "segments",
+    "blocks-wait",
+    "GPUSHIM_POLICY" = "blocks",
     "GPUSHIM_REUSE" = "wait"
 );
 shim!(STRICT, "auto-strict", "GPUSHIM_REUSE" = "strict");
@@ -70,8 +69,8 @@ shim!(
 );
 shim!(
     SPOOLED,
-    "segments-spooled",
-    "GPUSHIM_POLICY" = "segments",
+    "blocks-spooled",
+    "GPUSHIM_POLICY" = "blocks",
     "GPUSHIM_TRACE" = "@trace",
     "GPUSHIM_TRACE_SIZE" = "1M",
     "GPUSHIM_TRACE_MODE" = "full"
@@ -83,12 +82,6 @@ shim!(
     "GPUSHIM_POLICY" = "blocks",
     "GPUSHIM_REUSE" = "strict"
 );
-shim!(
-    SEGMENTS_STRICT,
-    "segments-strict",
-    "GPUSHIM_POLICY" = "segments",
-    "GPUSHIM_REUSE" = "strict"
-);
 
 static DECAY: Shim = Shim {
     name: "auto-decay",
@@ -96,10 +89,10 @@ static DECAY: Shim = Shim {
     limit: None,
     pause: 3000,
 };
-static DECAY_SEGMENTS: Shim = Shim {
-    name: "segments-decay",
+static DECAY_BLOCKS: Shim = Shim {
+    name: "blocks-decay",
     env: &[
-        ("GPUSHIM_POLICY", "segments"),
+        ("GPUSHIM_POLICY", "blocks"),
         ("GPUSHIM_DECAY", "4ms"),
         ("STANDIN_LATENCY", "free=1ms"),
     ],
@@ -112,9 +105,9 @@ static LIMITED: Shim = Shim {
     limit: Some(GIB),
     pause: 0,
 };
-static LIMITED_SEGMENTS: Shim = Shim {
-    name: "segments-limit",
-    env: &[("GPUSHIM_POLICY", "segments"), ("GPUSHIM_LIMIT", "1G")],
+static LIMITED_BLOCKS: Shim = Shim {
+    name: "blocks-limit",
+    env: &[("GPUSHIM_POLICY", "blocks"), ("GPUSHIM_LIMIT", "1G")],
     limit: Some(GIB),
     pause: 0,
 };
@@ -125,22 +118,13 @@ static LIMITED_OFF: Shim = Shim {
     pause: 0,
 };
 
-static POLICIES: [&Shim; 4] = [&AUTO, &BLOCKS, &SEGMENTS, &OFF];
-static ALL: [&Shim; 9] = [
-    &AUTO, &BLOCKS, &SEGMENTS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
+static POLICIES: [&Shim; 3] = [&AUTO, &BLOCKS, &OFF];
+static ALL: [&Shim; 8] = [
+    &AUTO, &BLOCKS, &OFF, &WAIT, &STRICT, &VMM_WAIT, &TRACED, &SPOOLED,
 ];
-static SIMPLE: [&Shim; 4] = [&AUTO, &BLOCKS, &SEGMENTS, &OFF];
-static CROWDED: [&Shim; 7] = [
-    &AUTO,
-    &BLOCKS,
-    &SEGMENTS,
-    &STRICT,
-    &BLOCKS_STRICT,
-    &SEGMENTS_STRICT,
-    &OFF,
-];
-static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_SEGMENTS];
-static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_SEGMENTS, &LIMITED_OFF];
+static CROWDED: [&Shim; 5] = [&AUTO, &BLOCKS, &STRICT, &BLOCKS_STRICT, &OFF];
+static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_BLOCKS];
+static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_BLOCKS, &LIMITED_OFF];
 
 /// All of them.
 pub static DRIVERS: &[Driver] = &[
@@ -152,7 +136,7 @@ pub static DRIVERS: &[Driver] = &[
         env: &[],
         share: 6,
         length: 1,
-        shims: &SIMPLE,
+        shims: &POLICIES,
     },
     Driver {
         name: "addresses-no-vmm-two",
@@ -162,7 +146,7 @@ pub static DRIVERS: &[Driver] = &[
         env: &[("STANDIN_LACKS", "vmm")],
         share: 3,
         length: 1,
-        shims: &SIMPLE,
+        shims: &POLICIES,
     },
     Driver {
         name: "crowd",
@@ -183,7 +167,7 @@ pub static DRIVERS: &[Driver] = &[
         env: &[("STANDIN_FAULT", "cuStreamIsCapturing:1+:0:after=1ms")],
         share: 2,
         length: 1,
-        shims: &SIMPLE,
+        shims: &POLICIES,
     },
     Driver {
         name: "descriptors",
@@ -193,7 +177,7 @@ pub static DRIVERS: &[Driver] = &[
         env: &[],
         share: 1,
         length: 1,
-        shims: &SIMPLE,
+        shims: &POLICIES,
     },
     Driver {
         name: "mixed",
@@ -333,21 +317,17 @@ impl Shim {
         self.env.contains(&("GPUSHIM_POLICY", "off"))
     }
 
+    /// Tells whether the driver's own pools serve streams.
+    /// They always do under `off`, and without virtual memory management unless the policy is `blocks`.
+    pub fn leaves_streams(&self, driver: &Driver) -> bool {
+        let lacks_vmm = driver.env.contains(&("STANDIN_LACKS", "vmm"));
+        self.is_off() || lacks_vmm && !self.env.contains(&("GPUSHIM_POLICY", "blocks"))
+    }
+
     /// How it is compared with the native run.
     pub fn rules(&self, driver: &Driver) -> Rules {
-        let policy = self.env.iter().find(|(key, _)| *key == "GPUSHIM_POLICY");
-        let has_segments = matches!(policy, Some((_, "segments")));
-        let lacks_vmm = driver.env.iter().any(|(key, _)| *key == "STANDIN_LACKS");
-        let pins = match policy {
-            Some((_, "segments")) => true,
-            Some((_, "blocks" | "off")) => false,
-            // Without virtual memory management both families fall back to segments, or one of them.
-            _ => lacks_vmm,
-        };
         Rules {
             limit: self.limit,
-            has_segments,
-            pins,
             is_off: self.is_off(),
             orders_memory: driver.orders_memory(),
         }

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::world::World;
 
 /// Blocks that one thread holds, at most.
-pub const HELD: usize = 8;
+const HELD: usize = 8;
 /// Sizes of blocks, in bytes: a pool that cannot use again what is free grows by more than it may in one
 /// step.
 const SIZES: [u64; 4] = [300 << 10, 2 << 20, 6 << 20, 16 << 20];

@@ -203,7 +203,7 @@ pub fn shimmed(
     command
         .env("LD_PRELOAD", &places.shim)
         .env("GPUSHIM_TRACE", "off");
-    if shim.is_off() && !driver.orders_memory() {
+    if shim.leaves_streams(driver) && !driver.orders_memory() {
         command.env("STANDIN_MEMORY_ORDERS", "no");
     }
     for (key, value) in shim.env {

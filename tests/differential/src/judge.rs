@@ -1,6 +1,5 @@
 //! What is the same, what differs as promised, and what is a bug.
 
-use crate::churn::HELD;
 use crate::op::{Op, Place, Question};
 use crate::promises::Promise;
 
@@ -9,10 +8,6 @@ use crate::promises::Promise;
 pub struct Rules {
     /// `GPUSHIM_LIMIT`, in bytes.
     pub limit: Option<u64>,
-    /// Memory of `cudaMalloc` lies within larger allocations of the driver's.
-    pub has_segments: bool,
-    /// A small block may pin a segment of any size.
-    pub pins: bool,
     /// Every call goes on to the driver.
     pub is_off: bool,
     /// Native frees put other work in order: programs may rely on that, and find faults here.
@@ -58,7 +53,7 @@ pub enum Verdict {
     Different,
 }
 
-/// What a block may cost at most under any policy, in bytes: a power of two, and a segment that it alone pins.
+/// Most that a block may cost under any policy, in bytes: a power of two, and 32 MiB that it alone pins.
 pub fn cost(bytes: u64) -> u64 {
     bytes.max(1).next_power_of_two().max(bytes) + (32 << 20)
 }
@@ -75,8 +70,6 @@ pub const CAPTURE_IMPLICIT: u64 = 906;
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: u64 = 801;
-/// Code of an address in no allocation: `CUDA_ERROR_NOT_FOUND`.
-const NOT_FOUND: u64 = 500;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: u64 = 2;
 
@@ -145,22 +138,12 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
             Promised(Promise::Limited)
         }
         Op::Probe { .. }
-            if (rules.pins || facts.was_vast)
-                && facts.held > 0
-                && ours.first() == Some(&OUT_OF_MEMORY) =>
+            if facts.was_vast && facts.held > 0 && ours.first() == Some(&OUT_OF_MEMORY) =>
         {
             Promised(Promise::Rounded)
         }
         // What was left capturing may forbid a call natively.
         Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
-        Op::Launch { .. }
-            if rules.pins
-                && facts.held > 0
-                && theirs.first() == Some(&0)
-                && ours.first() == Some(&OUT_OF_MEMORY) =>
-        {
-            Promised(Promise::Rounded)
-        }
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::Crowd { .. } => crowd(op, theirs, ours, rules),
         // Another block may hold the address by now, one whose free on a stream is pending among them.
@@ -196,7 +179,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         } if matches!((theirs.first(), ours.first()), (Some(0 | 1), Some(0 | 1))) => {
             Promised(Promise::Mapping)
         }
-        Op::Ask { question, .. } => answer(*question, theirs, ours, facts, rules),
+        Op::Ask { question, .. } => answer(*question, theirs, ours, facts),
         Op::AskPool {
             attribute: 7 | 8, ..
         } if facts.has_diverged && theirs.first() == ours.first() => Promised(Promise::Used),
@@ -230,7 +213,6 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
         _ if same => Same,
         (OUT_OF_MEMORY, 0) => Promised(Promise::Served),
         (0, OUT_OF_MEMORY) if facts.is_capped => Promised(Promise::Rounded),
-        (0, OUT_OF_MEMORY) if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         (0, OUT_OF_MEMORY) if their_free < facts.extra + cost(bytes) - bytes + SLACK => {
             Promised(Promise::Rounded)
         }
@@ -239,17 +221,10 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
 }
 
 /// The answer to a question about an address.
-fn answer(
-    question: Question,
-    theirs: &[u64],
-    ours: &[u64],
-    facts: &Facts,
-    rules: &Rules,
-) -> Verdict {
+fn answer(question: Question, theirs: &[u64], ours: &[u64], facts: &Facts) -> Verdict {
     use Verdict::*;
     let is_alike = theirs.first() == ours.first();
     match question {
-        Question::Range if rules.has_segments && facts.block > 0 => range(theirs, ours, facts),
         Question::SetSyncMemops(_) if theirs == [0] && ours == [NOT_SUPPORTED] => {
             Promised(Promise::SyncMemops)
         }
@@ -275,18 +250,6 @@ fn is_other_sync(theirs: &[u64], ours: &[u64], facts: &Facts) -> bool {
     (theirs, ours) == (&[0], &[1]) || facts.block == 0 && (theirs, ours) == (&[1], &[0])
 }
 
-/// The range that an address lies in may be a segment around the block, live or not.
-fn range(theirs: &[u64], ours: &[u64], facts: &Facts) -> Verdict {
-    let (&[0 | NOT_FOUND, _, _], &[0, start, size]) = (theirs, ours) else {
-        return Verdict::Different;
-    };
-    let before = start.wrapping_neg();
-    match before < size && size - before >= facts.block {
-        true => Verdict::Promised(Promise::Segment),
-        false => Verdict::Different,
-    }
-}
-
 fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
     use Verdict::*;
     if theirs[0] != ours[0] || theirs.len() != ours.len() {
@@ -305,8 +268,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
     let used = their_total - their_free;
     // What pools keep may be rounded up as what is live is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
-    let may_pin = rules.pins || facts.was_vast;
-    let may_keep = facts.raised || facts.captures || may_pin && used > 0;
+    let may_keep = facts.raised || facts.captures || facts.was_vast && used > 0;
     if !may_keep && free < whole.saturating_sub(most) {
         return Different;
     }
@@ -335,7 +297,6 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
     match count.cmp(&their_count) {
         std::cmp::Ordering::Equal => Same,
         std::cmp::Ordering::Greater => Promised(Promise::Served),
-        std::cmp::Ordering::Less if rules.pins && facts.held > 0 => Promised(Promise::Rounded),
         std::cmp::Ordering::Less
             if their_free < facts.extra + their_count * (cost(bytes) - bytes) + SLACK + kept =>
         {
@@ -362,12 +323,6 @@ fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
     let most = match *op {
         // While a stream captures, all that is freed may be kept for the graph.
         Op::Crowd { capturing, .. } if capturing > 0 || rules.is_off => u64::MAX,
-        // An exported block keeps its segment from other blocks.
-        Op::Crowd {
-            threads,
-            exports: true,
-            ..
-        } if rules.pins => u64::from(threads) * HELD as u64 * (cost(0) >> 20),
         _ => 0,
     };
     let most = most.saturating_add(3 * their_growth + 2 * (SLACK >> 20));

@@ -21,8 +21,6 @@ pub enum Promise {
     Lawful,
     /// What a capture was served against its rules is kept, and nothing tells that it is broken.
     Kept,
-    /// The range of an address is a segment.
-    Segment,
     /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
     Ipc,
     /// `SYNC_MEMOPS` of addresses in pages.
@@ -49,12 +47,12 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     (
         Promise::Rounded,
         "a request is out of memory that natively just fits",
-        "policies round sizes up and keep pages or segments that a live block pins; only where less is free natively than that can be",
+        "policies round sizes up and keep pages that a live block pins; only where less is free natively than that can be",
     ),
     (
         Promise::Free,
         "free bytes of cuMemGetInfo",
-        "blocks are rounded by the policy, and cached memory counts as free unless it waits for a graph or shares a segment with what is not over; never more than total less what is live",
+        "blocks are rounded by the policy, and cached memory counts as free unless it waits for a graph or shares a page with what is not over; never more than total less what is live",
     ),
     (
         Promise::Limited,
@@ -87,14 +85,9 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
         "it is kept for the graph, and no thread can ask whether the capture of another's default stream is still valid; and nothing waits for a green context's work while one of its streams captures",
     ),
     (
-        Promise::Segment,
-        "cuMemGetAddressRange of cudaMalloc's memory under segments: the driver's allocation around the block",
-        "an IPC handle of such an address opens all of it",
-    ),
-    (
         Promise::Ipc,
         "IS_LEGACY_CUDA_IPC_CAPABLE and IS_GPU_DIRECT_RDMA_CAPABLE of pooled memory",
-        "an address within a segment or a mapping cannot be exported by itself",
+        "an address within a mapping cannot be exported by itself",
     ),
     (
         Promise::SyncMemops,
@@ -108,7 +101,7 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     ),
     (
         Promise::Owner,
-        "CONTEXT and allowed handle types of addresses in mappings and segments",
+        "CONTEXT and allowed handle types of addresses in mappings",
         "mappings belong to a device, not to a context",
     ),
     (

@@ -20,8 +20,8 @@ WORKLOADS = {
 }
 TUNED = ("ResNet-50", "GPT-2")
 """Workloads that run once more, as advised."""
-POLICIES = ("vmm", "segments", "blocks")
-BASES = ("vmm", "segments")
+POLICIES = ("vmm", "blocks")
+BASES = ("vmm", "blocks")
 """Policies whose recordings the advice is made from."""
 FAITHFUL, PREDICTED = 0.01, 0.02
 """How far a peak may be from the recorded one: of a replay with the same policy, and of a prediction."""

@@ -99,26 +99,21 @@ impl<E: Copy> State<E> {
         let (mut live, mut requested, mut quarantined) = (Vec::new(), 0, 0);
         let has_left = !arena.leaving.is_empty();
         let leaving = std::mem::take(&mut arena.leaving);
-        for first in leaving::firsts(leaving, arena.bases.iter().copied(), map) {
+        for id in leaving::blocks(leaving, arena.bases.iter().copied(), map) {
+            let block = slab.at(id);
+            match block.state {
+                BlockState::Live => {
+                    requested += block.requested;
+                    live.push(block.address);
+                }
+                BlockState::Quarantined => quarantined += block.size,
+                BlockState::Cached | BlockState::InThreadCache => {}
+            }
             if !has_left {
-                ranges.remove(&slab.at(first).address);
+                ranges.remove(&block.address);
+                map.remove(&block.address);
             }
-            let parts: Vec<Id> = slab.from(first).map(|(id, _)| id).collect();
-            for id in parts {
-                let block = slab.at(id);
-                match block.state {
-                    BlockState::Live => {
-                        requested += block.requested;
-                        live.push(block.address);
-                    }
-                    BlockState::Quarantined => quarantined += block.size,
-                    BlockState::Cached | BlockState::InThreadCache => {}
-                }
-                if !has_left {
-                    map.remove(&block.address);
-                }
-                slab.remove(id);
-            }
+            slab.remove(id);
         }
         self.departing.forget(arena.serial);
         let mut releasing = 0;

@@ -3,7 +3,6 @@
 use super::block::Fit;
 use super::block::{Block, Id, State as BlockState};
 use super::departing::Victim;
-use super::layout::Layout;
 use super::state::{After, State};
 use crate::handles::{Address, Context};
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
@@ -16,25 +15,19 @@ impl<E: Copy> State<E> {
             return Err(Fit::Nothing);
         };
         let ready = arena.fences.ready();
-        match arena
-            .layout
-            .take(&mut self.slab, &mut self.map, bytes, ready)
-        {
+        match arena.cached.take(&self.slab, bytes, ready) {
             Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }
     }
 
-    /// The same, but the block may be larger than the slack allows.
+    /// A ready block like that of [`State::take`], but it may be larger than the slack allows.
     pub fn take_loosely(&mut self, index: usize, bytes: u64, source: Source) -> Result<Grant, Fit> {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return Err(Fit::Nothing);
         };
         let ready = arena.fences.ready();
-        let found = arena
-            .layout
-            .take_loosely(&mut self.slab, &mut self.map, bytes, ready);
-        match found {
+        match arena.cached.take_loosely(&self.slab, bytes, ready) {
             Fit::Ready(id) => Ok(self.grant(index, id, bytes, source)),
             other => Err(other),
         }
@@ -63,8 +56,7 @@ impl<E: Copy> State<E> {
         grant
     }
 
-    /// Takes in a driver allocation and hands out the block that it was made for. `None`: the
-    /// context is gone.
+    /// Takes in a driver allocation and hands it out. `None`: the context is gone.
     pub fn grown(&mut self, serial: u64, address: Address, size: u64, bytes: u64) -> Option<Grant> {
         let index = self.index(serial)?;
         let id = self.slab.insert(Block::new(address, size, index as u32))?;
@@ -73,7 +65,6 @@ impl<E: Copy> State<E> {
         let arena = self.arenas.get_mut(index)?.as_mut()?;
         arena.reserved += size;
         arena.bases.insert(address);
-        arena.layout.grown(&mut self.slab, &mut self.map, id, bytes);
         if let Some(device) = self.devices.get_mut(arena.device) {
             device.stats.reserve(size);
         }
@@ -119,10 +110,9 @@ impl<E: Copy> State<E> {
             stats.quarantined += size;
             return Ok(After::Nothing);
         }
-        let whole = matches!(arena.layout, Layout::Whole(_));
         // Nothing waits for a broken capture, but it is open: no context can be waited for.
         let is_quiet = !self.captures.is_open();
-        if block.exported && whole {
+        if block.exported {
             let victim = self.drop_block(id);
             if is_quiet {
                 return Ok(After::Release(victim));
@@ -132,7 +122,7 @@ impl<E: Copy> State<E> {
         }
         block.state = BlockState::Cached;
         block.fence = arena.fences.join();
-        arena.layout.insert(&mut self.slab, id);
+        arena.cached.insert(&mut self.slab, id);
         if strict && is_quiet {
             return Ok(After::Synchronize(serial));
         }
@@ -143,7 +133,7 @@ impl<E: Copy> State<E> {
         Ok(After::Nothing)
     }
 
-    /// Forgets a whole driver allocation that is in no list. It counts as reserved until released.
+    /// Forgets a block that is not kept anywhere. It counts as reserved until released.
     pub fn drop_block(&mut self, id: Id) -> Victim {
         let block = self.slab.at(id);
         let (address, bytes, index) = (block.address, block.size, block.arena as usize);

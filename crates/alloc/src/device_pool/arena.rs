@@ -1,8 +1,8 @@
 //! The memory of one context.
 
 use super::block::Id;
+use super::cached_blocks::CachedBlocks;
 use super::fences::Fences;
-use super::layout::Layout;
 use crate::handles::{Address, Context};
 use rustc_hash::FxHashSet;
 
@@ -24,27 +24,33 @@ pub(super) struct Arena<E> {
     /// Index of the device.
     pub device: usize,
     pub fences: Fences<E>,
-    pub layout: Layout,
+    pub cached: CachedBlocks,
     pub allocated: u64,
     pub reserved: u64,
     /// Highest `allocated` in this window of time and in the one before, bytes.
     peaks: [u64; 2],
     pub peers: Vec<Peer>,
-    /// Where its driver allocations begin.
+    /// Addresses of its blocks.
     pub bases: FxHashSet<Address>,
-    /// The first blocks of these, while the context is about to end and no address leads to them.
+    /// Its blocks, while the context is about to end and no address leads to them.
     pub leaving: Vec<Id>,
 }
 
 impl<E: Copy> Arena<E> {
-    pub fn new(context: Context, born: u64, serial: u64, device: usize, layout: Layout) -> Self {
+    pub fn new(
+        context: Context,
+        born: u64,
+        serial: u64,
+        device: usize,
+        cached: CachedBlocks,
+    ) -> Self {
         Arena {
             context,
             born,
             serial,
             device,
             fences: Fences::new(),
-            layout,
+            cached,
             allocated: 0,
             reserved: 0,
             peaks: [0; 2],

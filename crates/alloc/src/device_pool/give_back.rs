@@ -11,13 +11,11 @@ use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
 use crate::types::PATIENCE;
 
-/// What may be given back.
+/// Cached memory that may be given back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     /// Anything cached, after waiting for its work if need be.
     Any,
-    /// What can go back whole as it is.
-    Surplus,
     /// What is complete and was freed at least this many ticks ago.
     Old(u32),
 }
@@ -114,7 +112,6 @@ impl<D: Device> DevicePool<D> {
             (waited, latest) = if done { (fence, last) } else { (0, 0) };
         }
         let mut victims = state.evict(serial, u64::MAX, None, waited);
-        victims.extend(state.evict_waiting(serial, waited));
         // Exported memory that was freed before a successful wait began may go back, too. Victims without a number were
         // not seen to come before it.
         let may_go = |victim: &Victim| !foreign || (1..=latest).contains(&victim.number);
@@ -248,8 +245,7 @@ impl<D: Device> DevicePool<D> {
         if state.captures.is_open() {
             return 0;
         }
-        let merge = which == Which::Any;
-        if !matches!(which, Which::Old(_)) && state.must_synchronize(serial, merge) {
+        if which == Which::Any && state.must_synchronize(serial) {
             let Cover { contexts, .. } = state.cover(serial);
             if let Some(arena) = state.arena_mut(serial) {
                 let id = arena.fences.timeline.close();
@@ -260,7 +256,7 @@ impl<D: Device> DevicePool<D> {
             }
         }
         let age = match which {
-            Which::Any | Which::Surplus => None,
+            Which::Any => None,
             Which::Old(ticks) => Some(ticks),
         };
         let victims = state.evict(serial, bytes, age, 0);

@@ -132,7 +132,7 @@ impl<D: Device> DevicePool<D> {
         }
         if over_share > 0 && !miss.shared {
             miss.shared = true;
-            if self.give_back(state, miss.arena, over_share, Which::Surplus) > 0 {
+            if self.give_back(state, miss.arena, over_share, Which::Any) > 0 {
                 return Ok(None);
             }
         }

@@ -1,10 +1,9 @@
 //! A context that is about to end. While the driver ends it, it may hand the context's addresses out again, to
 //! another thread: they must lead to the new memory from then on, and never to what was there before.
 
-use super::block::Id;
+use super::block::{ByAddress, Id};
 use super::device::Device;
 use super::pool::DevicePool;
-use super::segments::Map;
 use super::state::State;
 use super::thread_cache::Flush;
 use crate::handles::{Address, Context};
@@ -34,14 +33,8 @@ impl<E: Copy> State<E> {
         };
         self.departing.forget(arena.serial);
         for base in &arena.bases {
-            let Some(first) = self.map.get(base).copied() else {
-                continue;
-            };
-            arena.leaving.push(first);
+            arena.leaving.extend(self.map.remove(base));
             self.ranges.remove(base);
-            for (_, part) in self.slab.from(first) {
-                self.map.remove(&part.address);
-            }
         }
     }
 
@@ -52,19 +45,20 @@ impl<E: Copy> State<E> {
         let Some(Some(arena)) = self.arenas.get_mut(index) else {
             return;
         };
-        for first in std::mem::take(&mut arena.leaving) {
-            let base = self.slab.at(first).address;
-            let parts = || self.slab.from(first);
-            self.ranges
-                .insert(base, parts().map(|(_, part)| part.size).sum());
-            self.map
-                .extend(parts().map(|(id, part)| (part.address, id)));
+        for id in std::mem::take(&mut arena.leaving) {
+            let block = self.slab.at(id);
+            self.ranges.insert(block.address, block.size);
+            self.map.insert(block.address, id);
         }
     }
 }
 
-/// The first blocks of an arena's driver allocations.
-pub(super) fn firsts(leaving: Vec<Id>, bases: impl Iterator<Item = Address>, map: &Map) -> Vec<Id> {
+/// All blocks of an arena, whether or not its context is about to end.
+pub(super) fn blocks(
+    leaving: Vec<Id>,
+    bases: impl Iterator<Item = Address>,
+    map: &ByAddress,
+) -> Vec<Id> {
     match leaving.is_empty() {
         true => bases.filter_map(|base| map.get(&base).copied()).collect(),
         false => leaving,

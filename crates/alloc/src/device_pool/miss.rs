@@ -78,6 +78,14 @@ impl Miss {
             paused: false,
         }
     }
+
+    /// Bytes to request from the driver.
+    fn growth(&self) -> u64 {
+        match self.exact {
+            true => size_class::page_bytes(self.bytes),
+            false => size_class::block_bytes(self.bytes),
+        }
+    }
 }
 
 impl<E: Copy> State<E> {
@@ -99,7 +107,7 @@ impl<E: Copy> State<E> {
                 miss.loose = true;
                 return self.step(miss);
             }
-            Err(_) => return Step::Grow(self.growth(miss)),
+            Err(_) => return Step::Grow(miss.growth()),
         };
         let reuse = self.settings.reuse;
         let version = self.version;
@@ -126,14 +134,6 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Bytes to request from the driver.
-    fn growth(&self, miss: &Miss) -> u64 {
-        match self.arena(miss.arena) {
-            Some(arena) if !miss.exact => arena.layout.growth(miss.bytes),
-            _ => size_class::page_bytes(miss.bytes),
-        }
-    }
-
     /// Bytes by which new memory would take the arena beyond its share.
     pub fn excess(&self, miss: &Miss, bytes: u64) -> u64 {
         let Some(arena) = self.arena(miss.arena) else {
@@ -142,7 +142,7 @@ impl<E: Copy> State<E> {
         let peak = arena
             .recent_peak()
             .max(arena.allocated.saturating_add(bytes));
-        let share = u128::from(peak) * u128::from(self.settings.share()) / 100;
+        let share = u128::from(peak) * u128::from(self.settings.share) / 100;
         let share = u64::try_from(share)
             .unwrap_or(u64::MAX)
             .max(self.settings.floor);

@@ -4,21 +4,20 @@
 //! [`DevicePool`] has one lock and holds it over no call to its [`Device`]. `state.rs` and `miss.rs` decide what to do and
 //! know no device; `pool.rs`, `grow.rs` and `give_back.rs` carry it out, with `work.rs`, which records
 //! and orders, and `release.rs`, which gives memory back.
-//! `blocks.rs` and `segments.rs` are the two layouts. `fences.rs` tells when a freed block may be handed out again,
-//! `thread_cache.rs` serves hits without the lock.
+//! A block is a driver allocation. `cached_blocks.rs` keeps free blocks, `fences.rs` decides when a block may
+//! be handed out again, `thread_cache.rs` serves hits without the lock.
 
 mod access;
 mod accounts;
 mod arena;
 mod block;
-mod blocks;
+mod cached_blocks;
 mod contexts;
 mod departing;
 mod device;
 mod fences;
 mod give_back;
 mod grow;
-mod layout;
 mod leaving;
 mod miss;
 #[allow(
@@ -27,7 +26,6 @@ mod miss;
 )]
 mod pool;
 mod release;
-mod segments;
 mod state;
 #[cfg(test)]
 mod tests;

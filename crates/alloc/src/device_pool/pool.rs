@@ -6,7 +6,7 @@ use super::state::{After, Cover, State};
 use super::thread_cache::{Flush, ThreadCaches};
 use super::types::{Found, Settings};
 use crate::handles::{Address, Context};
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 use crate::size_class;
 use crate::stats::Stats;
 use crate::types::{FreeError, Freed, Grant, Source, Stamp};
@@ -31,7 +31,6 @@ impl<D: Device> DevicePool<D> {
     /// A pool without any memory.
     pub fn new(device: D, settings: Settings) -> Self {
         let apart = settings.thread_cache
-            && settings.policy == Policy::Blocks
             && settings.reuse != Reuse::Strict
             && settings.cache_max.is_none();
         DevicePool {
@@ -259,7 +258,7 @@ impl<D: Device> DevicePool<D> {
     }
 
     /// The block's address left the process (IPC, DMA-BUF): when it is freed it goes straight back
-    /// to the driver, with its whole segment.
+    /// to the driver.
     pub fn exported(&self, address: Address) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -267,11 +266,7 @@ impl<D: Device> DevicePool<D> {
         let Some(id) = state.find(address) else {
             return;
         };
-        let arena = state.slab.at(id).arena as usize;
-        match state.arenas.get_mut(arena) {
-            Some(Some(arena)) => arena.layout.export(&mut state.slab, id),
-            _ => state.slab.at_mut(id).exported = true,
-        }
+        state.slab.at_mut(id).exported = true;
     }
 
     /// Base and requested bytes of the live block that contains an address.

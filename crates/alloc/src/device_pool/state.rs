@@ -1,11 +1,10 @@
 //! What the pool's lock protects. Nothing here calls the device.
 
 use super::arena::Arena;
-use super::block::{Id, Slab, State as BlockState};
+use super::block::{ByAddress, Id, Slab, State as BlockState};
+use super::cached_blocks::CachedBlocks;
 use super::departing::{Departing, Victim};
 use super::fences::{Contexts, Events};
-use super::layout::Layout;
-use super::segments::Map;
 use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::{Address, Context};
@@ -57,8 +56,8 @@ pub(super) enum After {
 pub(super) struct State<E> {
     pub settings: Settings,
     pub slab: Slab,
-    pub map: Map,
-    /// Driver allocations by address, with their size.
+    pub map: ByAddress,
+    /// Bytes of the blocks, by where they begin in the order of addresses.
     pub ranges: BTreeMap<Address, u64>,
     pub arenas: Vec<Option<Arena<E>>>,
     pub devices: Vec<DeviceState>,
@@ -88,7 +87,7 @@ impl<E: Copy> State<E> {
         State {
             settings,
             slab: Slab::new(),
-            map: Map::default(),
+            map: ByAddress::default(),
             ranges: BTreeMap::new(),
             arenas: Vec::new(),
             devices: Vec::new(),
@@ -172,8 +171,8 @@ impl<E: Copy> State<E> {
         {
             self.behind.push((context, neighbour.serial));
         }
-        let layout = Layout::new(self.settings.policy, self.settings.slack);
-        let arena = Some(Arena::new(context, born, self.serial, device, layout));
+        let cached = CachedBlocks::new(self.settings.slack);
+        let arena = Some(Arena::new(context, born, self.serial, device, cached));
         match self.arenas.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = arena,
             None => self.arenas.push(arena),
@@ -181,49 +180,20 @@ impl<E: Copy> State<E> {
         self.serial
     }
 
-    /// Whether work has to be waited for before an arena's memory can go back: other devices may be
-    /// using it, for which giving it back does not wait; or, to `merge`, parts of segments wait for
-    /// their fence.
-    pub fn must_synchronize(&self, serial: u64, merge: bool) -> bool {
+    /// Tells whether work has to be waited for before an arena's memory can go back.
+    /// Other contexts may be using it, for which giving it back does not wait.
+    pub fn must_synchronize(&self, serial: u64) -> bool {
         let Some(arena) = self.arena(serial) else {
             return false;
         };
-        let fences = &arena.fences.timeline;
-        if let Layout::Split(segments) = &arena.layout
-            && merge
-            && segments
-                .newest_pending(&self.slab)
-                .is_some_and(|fence| fence > fences.complete())
-        {
-            return true;
-        }
-        let all_complete = fences.is_complete();
+        let all_complete = arena.fences.timeline.is_complete();
         let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
-        arena.layout.oldest(&self.slab).is_some() && !all_complete && foreign
+        arena.cached.oldest(&self.slab).is_some() && !all_complete && foreign
     }
 
-    /// Merges what has become ready. Segments whose address left the process go to `pending_release` once they
-    /// are wholly free.
-    pub fn promote(&mut self, index: usize) {
-        let Some(Some(arena)) = self.arenas.get_mut(index) else {
-            return;
-        };
-        if arena.is_leaving() {
-            return;
-        }
-        let Layout::Split(segments) = &mut arena.layout else {
-            return;
-        };
-        segments.promote(&mut self.slab, &mut self.map, arena.fences.ready());
-        for id in std::mem::take(&mut segments.leaving) {
-            let victim = self.drop_block(id);
-            self.pending_release.push(victim);
-        }
-    }
-
-    /// Takes out an arena's oldest cached driver allocations, until they are `bytes` bytes: all, or
-    /// only those whose work is complete and which were freed at least `age` ticks ago. `waited`: contexts
-    /// other than the arena's were waited for after this fence was closed.
+    /// Takes out an arena's oldest cached blocks, until they are `bytes` bytes.
+    /// With an `age`, only blocks whose work is complete and that were freed at least `age` ticks ago.
+    /// `waited`: contexts other than the arena's were waited for after this fence was closed.
     pub fn evict(&mut self, serial: u64, bytes: u64, age: Option<u32>, waited: u64) -> Vec<Victim> {
         let mut victims = Vec::new();
         let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
@@ -234,12 +204,11 @@ impl<E: Copy> State<E> {
             return victims;
         }
         let mut sum = 0;
-        self.promote(index);
         while sum < bytes {
             let Some(Some(arena)) = self.arenas.get_mut(index) else {
                 break;
             };
-            let Some(oldest) = arena.layout.oldest(&self.slab) else {
+            let Some(oldest) = arena.cached.oldest(&self.slab) else {
                 break;
             };
             let block = self.slab.at(oldest);
@@ -249,33 +218,12 @@ impl<E: Copy> State<E> {
                 break;
             }
             sum += block.size;
-            let Some(id) = arena.layout.evict(&mut self.slab) else {
+            let Some(id) = arena.cached.evict(&self.slab) else {
                 break;
             };
             victims.push(self.drop_block(id));
         }
         victims
-    }
-
-    /// Takes out an arena's segments that are wholly free, though parts of them wait for a fence: for
-    /// the driver, which waits for the arena's context itself. `foreign` and `waited` as in [`State::evict`].
-    pub fn evict_waiting(&mut self, serial: u64, waited: u64) -> Vec<Victim> {
-        let foreign = rules::must_wait_for_others(self.cover(serial).foreign);
-        let Some(Some(arena)) = self.index(serial).and_then(|i| self.arenas.get_mut(i)) else {
-            return Vec::new();
-        };
-        if arena.is_leaving() {
-            return Vec::new();
-        }
-        let upto = match foreign {
-            true => arena.fences.timeline.complete().max(waited),
-            false => u64::MAX,
-        };
-        let Layout::Split(segments) = &mut arena.layout else {
-            return Vec::new();
-        };
-        let whole = segments.evict_waiting(&mut self.slab, &mut self.map, upto);
-        whole.into_iter().map(|id| self.drop_block(id)).collect()
     }
 
     /// The block in the caller's hands at an address.
@@ -348,11 +296,11 @@ impl<E: Copy> State<E> {
         if let Some(device) = self.devices.get_mut(arena.device) {
             device.stats.quarantined = device.stats.quarantined.saturating_sub(size);
         }
-        if block.exported && matches!(arena.layout, Layout::Whole(_)) {
+        if block.exported {
             let victim = self.drop_block(id);
             self.pending_release.push(victim);
         } else {
-            arena.layout.insert(&mut self.slab, id);
+            arena.cached.insert(&mut self.slab, id);
         }
     }
 
@@ -365,7 +313,7 @@ impl<E: Copy> State<E> {
         if address - base >= *bytes {
             return None;
         }
-        self.slab.containing(*self.map.get(base)?, address)
+        self.map.get(base).copied()
     }
 
     /// Fences up to this one are complete.

@@ -322,7 +322,7 @@ impl Shard {
             return;
         };
         arena
-            .layout
+            .cached
             .take_alike(slab, like, size, wanted, |slab, id| {
                 let block = slab.at_mut(id);
                 block.state = BlockState::InThreadCache;
@@ -384,7 +384,7 @@ impl Shard {
             let index = block.arena as usize;
             if let Some(Some(arena)) = state.arenas.get_mut(index) {
                 state.slab.at_mut(id).fence = arena.fences.join();
-                arena.layout.insert(&mut state.slab, id);
+                arena.cached.insert(&mut state.slab, id);
             }
         }
         if what == Flush::Back {
@@ -413,7 +413,7 @@ fn give_back<E: Copy>(state: &mut State<E>, ready: impl IntoIterator<Item = Read
         block.state = BlockState::Cached;
         let index = block.arena as usize;
         if let Some(Some(arena)) = state.arenas.get_mut(index) {
-            arena.layout.insert_ready(&mut state.slab, id);
+            arena.cached.insert_ready(&mut state.slab, id);
         }
     }
 }

@@ -1,13 +1,11 @@
 //! What goes into the pool and comes out of it.
 
 use crate::handles::Address;
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 
 /// How the pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where blocks come from.
-    pub policy: Policy,
     /// What makes a freed block safe to hand out again.
     pub reuse: Reuse,
     /// The most bytes to keep cached on each device.
@@ -16,39 +14,26 @@ pub struct Settings {
     /// percent of the device, and at least 256 MiB.
     pub margin: Option<u64>,
     /// When a miss would take what is held beyond this percentage of the recent peak of what is
-    /// allocated, the oldest free memory goes back first. `None`: 150, and 120 under `segments`,
-    /// the values beyond which our traces gained little (examples/device_pool_traces).
-    pub share: Option<u32>,
+    /// allocated, the oldest free memory goes back first. Beyond 150, the default, our traces gained little
+    /// (examples/device_pool_traces).
+    pub share: u32,
     /// Bytes that may be held in any case.
     pub floor: u64,
     /// Whether threads keep a few blocks to themselves, so that their hits take no common lock. Not
-    /// for `segments`, `strict` or with `cache_max`, whatever this says.
+    /// for `strict` or with `cache_max`, whatever this says.
     pub thread_cache: bool,
-    /// A whole block serves requests that are at most one part in `slack` smaller; rounded down to a power
+    /// A block serves requests that are at most one part in `slack` smaller; rounded down to a power
     /// of two.
     pub slack: u64,
-}
-
-impl Settings {
-    /// [`Settings::share`], or what goes with the policy.
-    pub(super) fn share(&self) -> u32 {
-        let by_policy = if self.policy == Policy::Segments {
-            120
-        } else {
-            150
-        };
-        self.share.unwrap_or(by_policy)
-    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: Policy::Blocks,
             reuse: Reuse::default(),
             cache_max: None,
             margin: None,
-            share: None,
+            share: 150,
             floor: 256 << 20,
             thread_cache: true,
             slack: 8,

@@ -6,7 +6,7 @@
 use super::driver::Handle;
 use super::held::Held;
 use super::piece::{self, Piece, SIZES};
-use crate::slab::{Id, Link, Linked, List, NIL, Slab, UNLINKED};
+use crate::slab::{Id, Item, Link, Linked, List, NIL, Slab, UNLINKED};
 
 /// One handle of the driver's.
 pub(super) struct Memory {
@@ -24,9 +24,7 @@ pub(super) struct Memory {
     link: Link,
 }
 
-impl Linked for Memory {
-    type Chain = ();
-
+impl Item for Memory {
     fn spare() -> Self {
         Memory {
             handle: Handle {
@@ -42,6 +40,10 @@ impl Linked for Memory {
             link: UNLINKED,
         }
     }
+}
+
+impl Linked for Memory {
+    type Chain = ();
 
     fn link(&mut self, (): ()) -> &mut Link {
         &mut self.link

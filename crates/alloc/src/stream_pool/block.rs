@@ -1,10 +1,8 @@
 //! Ranges of addresses: handed out, free, or without memory behind them.
 
-use crate::bins::Binned;
 use crate::handles::{Address, Context};
-use crate::neighbours::{Adjoining, Place};
 pub(super) use crate::slab::{Id, NIL};
-use crate::slab::{Link, Linked, UNLINKED};
+use crate::slab::{Item, Link, Linked, UNLINKED};
 use std::collections::HashMap;
 
 /// All ranges of a pool.
@@ -99,51 +97,17 @@ impl Block {
     }
 }
 
-impl Linked for Block {
-    type Chain = ();
-
+impl Item for Block {
     fn spare() -> Self {
         Block::new(0, 0, State::Busy)
     }
+}
+
+impl Linked for Block {
+    type Chain = ();
 
     #[inline]
     fn link(&mut self, (): ()) -> &mut Link {
         &mut self.bin
-    }
-}
-
-impl Binned for Block {
-    const BIN: () = ();
-
-    #[inline]
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    #[inline]
-    fn class(&mut self) -> &mut u32 {
-        &mut self.class
-    }
-}
-
-impl Adjoining for Block {
-    #[inline]
-    fn place(&mut self) -> Place<'_> {
-        Place {
-            address: &mut self.address,
-            size: &mut self.size,
-            left: &mut self.left,
-            right: &mut self.right,
-        }
-    }
-
-    #[inline]
-    fn extent(&self) -> (u64, u64) {
-        (self.address, self.size)
-    }
-
-    #[inline]
-    fn right(&self) -> Id {
-        self.right
     }
 }

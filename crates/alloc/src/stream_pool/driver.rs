@@ -92,7 +92,7 @@ pub trait Driver: Sync + Sized {
     /// Takes memory away from an address. Does not wait for anything.
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), Self::Error>;
 
-    /// A driver allocation, for the layouts that are made of them.
+    /// A driver allocation, for pools that are made of them.
     fn allocate(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
 
     /// As [`Driver::allocate`], for a pool whose memory these devices may use.

@@ -57,7 +57,7 @@ impl<E: Copy> State<E> {
         while let Some(other) = self.queues.holder(at) {
             at = other + 1;
             let bins = self.queues.get(other).and_then(|other| other.bins(small));
-            let Some(id) = bins.and_then(|bins| bins.best(&mut self.slab, need)) else {
+            let Some(id) = bins.and_then(|bins| bins.best(&self.slab, need)) else {
                 continue;
             };
             let size = self.slab.at(id).size;

@@ -281,34 +281,28 @@ impl<D: Driver> StreamPool<D> {
         mode: Mode,
     ) -> Result<Grant, D::Error> {
         let state = self.state.lock();
-        let size = state.growth(need, mode.is_short());
         let excess = if mode.is_short() {
             u64::MAX
         } else {
-            state.excess(size)
+            state.excess(need)
         };
         drop(state);
         if excess > 0 {
             self.give_back(driver, excess, 0);
         }
-        if self.is_beyond(size) || !driver.admit(self.device, size) {
+        if self.is_beyond(need) || !driver.admit(self.device, need) {
             return Err(D::OUT_OF_MEMORY);
         }
-        let address = driver.allocate_for(self.id(), size, devices)?;
+        let address = driver.allocate_for(self.id(), need, devices)?;
         let mut state = self.state.lock();
         let queue = state.queues.of(stream);
-        let small = state.is_small(need);
-        let Some(id) = state.allocated(address, size) else {
+        let Some(id) = state.allocated(address, need) else {
             drop(state);
             // The driver's answer does not matter: out of memory is the answer here.
-            let _ = driver.release(self.device, address, size);
+            let _ = driver.release(self.device, address, need);
             return Err(D::OUT_OF_MEMORY);
         };
         state.slab.at_mut(id).queue = queue;
-        state.slab.at_mut(id).small = small;
-        if state.settings.policy.splits() {
-            state.cut(id, need, |state, rest| state.insert(rest));
-        }
         Ok(state.grown(id, queue, bytes, Source::Grown))
     }
 
@@ -343,7 +337,6 @@ impl<D: Driver> StreamPool<D> {
     /// another pool or to the program at once.
     fn end_allocation(&self, driver: &D, id: Id, address: u64, piece: Piece) -> bool {
         let mut state = self.state.lock();
-        let small = state.slab.at(id).small;
         state.evicted(id, address, piece);
         (state.leaving, state.tells) = (address, true);
         drop(state);
@@ -351,7 +344,6 @@ impl<D: Driver> StreamPool<D> {
         let mut state = self.state.lock();
         (state.leaving, state.tells) = (0, false);
         if !gone && let Some(id) = state.allocated(address, piece.bytes) {
-            state.slab.at_mut(id).small = small;
             state.insert(id);
         }
         gone

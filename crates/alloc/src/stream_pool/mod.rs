@@ -8,7 +8,9 @@
 //! and `miss.rs` carry it out. `stream_queues.rs` knows what each stream has freed, and `fences.rs`
 //! when that is over.
 
+mod adjoining;
 mod backing;
+mod bins;
 mod bits;
 mod block;
 mod contexts;

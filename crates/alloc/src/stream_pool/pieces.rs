@@ -1,11 +1,11 @@
 //! Memory that comes to the addresses of a pool and leaves them: pieces that are mapped, and driver allocations.
 
 use super::block::{Block, Id, NIL, SHARED, State as Is};
-use super::space::{Piece, SMALL};
+use super::space::Piece;
 use super::state::State;
 use crate::policy::Policy;
 use crate::rules;
-use crate::size_class::{self, PAGE};
+use crate::size_class::PAGE;
 
 /// Percent of the highest allocated that driver allocations may take before free ones go back.
 const SHARE: u64 = 120;
@@ -127,7 +127,7 @@ impl<E: Copy> State<E> {
         self.put_back(id);
     }
 
-    /// Free pieces, or driver allocations that are wholly free, whose work is over, of at most `bytes`
+    /// Free pieces, or free driver allocations, whose work is over, of at most `bytes`
     /// bytes together or one more: each as a busy block with its piece.
     pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
         let mut found = Vec::new();
@@ -182,16 +182,6 @@ impl<E: Copy> State<E> {
         } else {
             self.stats.release(piece.bytes);
             self.deallocated(id);
-        }
-    }
-
-    /// Bytes to ask the driver for, under the layouts that are made of driver allocations.
-    pub fn growth(&self, need: u64, least: bool) -> u64 {
-        let pages = need.next_multiple_of(PAGE);
-        match self.settings.policy {
-            Policy::Segments if least => pages,
-            Policy::Segments => size_class::segment_bytes(need, SMALL),
-            _ => need,
         }
     }
 

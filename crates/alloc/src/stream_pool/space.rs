@@ -19,7 +19,7 @@ pub(super) struct Piece {
 
 /// Where memory is.
 pub(super) struct Space {
-    /// The pieces in use, by address; under the other layouts the driver's allocations.
+    /// The pieces in use, by address; without pages the driver's allocations.
     pub pieces: BTreeMap<u64, Piece>,
     /// Ranges without memory, small and large part.
     pub unmapped: [BTreeSet<u64>; 2],

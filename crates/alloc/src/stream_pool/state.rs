@@ -8,6 +8,7 @@ use super::types::Settings;
 use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
+use crate::policy::Policy;
 use crate::rules;
 use crate::size_class::GRANULE;
 use crate::stats::Stats;
@@ -145,7 +146,7 @@ impl<E: Copy> State<E> {
     /// The free blocks of a queue in one part of the addresses, from a size class on.
     pub fn free_of(&mut self, queue: u32, small: bool, class: usize) -> Vec<Id> {
         let bins = self.queues.get(queue).and_then(|queue| queue.bins(small));
-        bins.map_or_else(Vec::new, |bins| bins.at_least(&mut self.slab, class))
+        bins.map_or_else(Vec::new, |bins| bins.at_least(&self.slab, class))
     }
 
     /// The best fit among the free blocks of the queue, or else among those that it may use of at most `others` other
@@ -156,7 +157,7 @@ impl<E: Copy> State<E> {
         let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
         let own = self.queues.at(queue)?;
         let ordered = own.ordered;
-        if let Some(id) = own.bins(small).and_then(|b| b.best(&mut self.slab, need))
+        if let Some(id) = own.bins(small).and_then(|b| b.best(&self.slab, need))
             && fits(&self.slab, &id)
             && (rules::may_use_unseen(ordered) || self.may_use(queue, id))
         {
@@ -173,7 +174,7 @@ impl<E: Copy> State<E> {
             };
             at = other + 1;
             let bins = self.queues.get(other).and_then(|other| other.bins(small));
-            let found = bins.and_then(|bins| bins.best(&mut self.slab, need));
+            let found = bins.and_then(|bins| bins.best(&self.slab, need));
             let Some(id) = found.filter(|id| fits(&self.slab, id)) else {
                 continue;
             };
@@ -207,7 +208,7 @@ impl<E: Copy> State<E> {
     #[inline(always)]
     pub fn reserve_part(&mut self, id: Id, need: u64) {
         self.unlist(id);
-        if self.settings.policy.splits() {
+        if self.settings.policy == Policy::Vmm {
             self.cut(id, need, |state, rest| state.list(rest));
         }
     }

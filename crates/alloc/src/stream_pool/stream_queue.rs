@@ -1,8 +1,8 @@
 //! What one stream has freed, and the fences that tell when the work before is over.
 
+use super::bins::Bins;
 use super::block::Slab;
 use super::exact_fit::ExactFit;
-use crate::bins::Bins;
 use crate::fences::Fences;
 use crate::handles::{Context, Stream};
 use crate::rules;
@@ -158,7 +158,7 @@ impl<E: Copy> StreamQueue<E> {
     }
 
     /// Bytes of the largest free block of one part of the addresses; 0 if there is none.
-    pub fn largest(&self, slab: &mut Slab, small: bool) -> u64 {
+    pub fn largest(&self, slab: &Slab, small: bool) -> u64 {
         let Some(blocks) = &self.blocks else { return 0 };
         let at_hand = blocks.at_hand(self.ordered, small).largest();
         let bins = self.bins(small).map_or(0, |bins| bins.largest(slab));

@@ -9,10 +9,10 @@
 //! everybody, once the work before its last free is over. Its number serves another stream then. The
 //! fences of a number count on for ever: one that is remembered of an earlier queue is complete.
 
+use super::bins::Bins;
 use super::bits::Bits;
 use super::block::SHARED;
 use super::stream_queue::StreamQueue;
-use crate::bins::Bins;
 use crate::handles::Stream;
 use crate::rules;
 use rustc_hash::FxHashMap;

@@ -108,7 +108,7 @@ driver_hooks! {
         let owner = owner::of(address);
         let ours = match owner {
             Owner::Nobody => return NOT_FOUND,
-            Owner::Whole(start, requested) => Some((start, requested)),
+            Owner::Whole(_, requested) => Some(requested),
             Owner::Driver => None,
             Owner::Pool(..) | Owner::Segment(..) | Owner::Import(_) => {
                 let (start, requested) = owner.range().unwrap_or_default();
@@ -122,23 +122,10 @@ driver_hooks! {
         };
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuMemGetAddressRange_v2(base, size, address) };
-        if result == SUCCESS && !size.is_null()
-            && let Some((start, requested)) = ours {
-                let mut whole = 0;
-                let asked = if base.is_null() {
-                    // SAFETY: `whole` is ours; the size is not wanted.
-                    unsafe { real::cuMemGetAddressRange_v2(&mut whole, std::ptr::null_mut(), address) }
-                } else {
-                    // SAFETY: the driver wrote it just now.
-                    whole = unsafe { *base };
-                    SUCCESS
-                };
-                // A part of a segment keeps the segment's range: an IPC handle opens all of it.
-                if asked == SUCCESS && whole == start {
-                    // SAFETY: not null, and the caller's to be written.
-                    unsafe { *size = requested as usize };
-                }
-            }
+        if result == SUCCESS && let Some(requested) = ours {
+            // SAFETY: null or the caller's to be written.
+            unsafe { size.as_mut().into_iter().for_each(|size| *size = requested as usize) };
+        }
         result
     }
 }

@@ -10,7 +10,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::registry::{self, Access, RegisteredPool};
-use crate::memory::{driver_pools, policy, pools, surplus};
+use crate::memory::{driver_pools, pools, surplus};
 
 /// `CU_MEMPOOL_ATTR_…`, by number.
 const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_uint = 3;
@@ -65,7 +65,7 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
             (*properties).maxSize,
         )
     };
-    if policy::serves_streams() && kind == PINNED && handles == 0 && location == DEVICE {
+    if kind == PINNED && handles == 0 && location == DEVICE {
         let settings = Settings {
             max_size: most as u64,
             ..Settings::default()

@@ -2,7 +2,6 @@
 
 use super::leaving::{DOOMED, Interrupted};
 use crate::device_pool::DevicePool;
-use crate::policy::Policy;
 use crate::types::FreeError;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,12 +16,10 @@ fn two(pool: &DevicePool<Interrupted>) -> [u64; 2] {
     blocks.map(|block| pool.free(block, |_| ()).map_or(0, |()| block))
 }
 
-fn each(test: impl Fn(&Arc<DevicePool<Interrupted>>)) {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let pool = Interrupted::pool(policy);
-        test(&pool);
-        assert_eq!(pool.device().sim.findings(), Vec::<String>::new());
-    }
+fn interrupted(test: impl Fn(&Arc<DevicePool<Interrupted>>)) {
+    let pool = Interrupted::pool();
+    test(&pool);
+    assert_eq!(pool.device().sim.findings(), Vec::<String>::new());
 }
 
 /// A free in another thread, and its answer.
@@ -35,7 +32,7 @@ fn free_elsewhere(pool: &Arc<DevicePool<Interrupted>>, block: u64) -> Receiver<S
 
 #[test]
 fn what_is_to_go_back_cannot_be_freed_once_more() {
-    each(|pool| {
+    interrupted(|pool| {
         let blocks = two(pool);
         let (ours, (answers, from)) = (pool.clone(), channel());
         let free = move || {
@@ -50,7 +47,7 @@ fn what_is_to_go_back_cannot_be_freed_once_more() {
 
 #[test]
 fn a_free_waits_for_the_driver_that_is_being_told_of_its_address() {
-    each(|pool| {
+    interrupted(|pool| {
         let blocks = two(pool);
         let (ours, (answers, from)) = (pool.clone(), channel());
         let free = move || {
@@ -69,7 +66,7 @@ fn a_free_waits_for_the_driver_that_is_being_told_of_its_address() {
 
 #[test]
 fn memory_that_the_driver_has_is_not_cached() {
-    each(|pool| {
+    interrupted(|pool| {
         two(pool);
         let (ours, (answers, from)) = (pool.clone(), channel());
         let miss = move || {

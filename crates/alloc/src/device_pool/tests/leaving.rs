@@ -2,7 +2,7 @@
 
 use crate::device_pool::{Device, DevicePool, Settings};
 use crate::handles::{Address, Context};
-use crate::policy::{Policy, Reuse, TICKS_TO_DECAY};
+use crate::policy::{Reuse, TICKS_TO_DECAY};
 use crate::sim::{DeviceSim, Error, Event};
 use crate::types::FreeError;
 use parking_lot::Mutex;
@@ -12,113 +12,107 @@ const MIB: u64 = 1 << 20;
 const OTHER: Context = Context(1);
 pub const DOOMED: Context = Context(2);
 
-fn each(reuse: Reuse, test: impl Fn(&DevicePool<DeviceSim>)) {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let sim = DeviceSim::new(1 << 30);
-        sim.add_context(OTHER, 0);
-        sim.add_context(DOOMED, 0);
-        let settings = Settings {
-            policy,
-            reuse,
-            margin: Some(0),
-            ..Settings::default()
-        };
-        test(&DevicePool::new(sim, settings));
-    }
+/// A pool on a device with two contexts.
+fn pool(reuse: Reuse) -> DevicePool<DeviceSim> {
+    let sim = DeviceSim::new(1 << 30);
+    sim.add_context(OTHER, 0);
+    sim.add_context(DOOMED, 0);
+    let settings = Settings {
+        reuse,
+        margin: Some(0),
+        ..Settings::default()
+    };
+    DevicePool::new(sim, settings)
 }
 
 #[test]
 fn addresses_of_a_context_that_ends_are_another_s_at_once() {
-    each(Reuse::Order, |pool| {
-        let live = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
-        let cached = pool.allocate(DOOMED, 5 * MIB).unwrap().address;
-        pool.free(cached, |_| ()).unwrap();
-        pool.context_leaves(DOOMED);
-        for address in [live, cached] {
-            assert_eq!(pool.free(address, |_| ()), Err(FreeError::Unknown));
-            assert!(pool.find(address).is_none());
-        }
-        // The driver has ended the context: the lowest address is the first that it hands out again.
-        pool.device().destroy_context(DOOMED);
-        let again = pool.allocate(OTHER, 40 * MIB).unwrap().address;
-        assert_eq!(again, live, "the same address, for the test's sake");
-        let gone = pool.context_gone(DOOMED);
-        assert_eq!(gone.live, [live]);
-        assert_eq!(pool.find(again), Some((again, 40 * MIB)));
-        assert_eq!(pool.stats(None).live, 1);
-        pool.free(again, |_| ()).unwrap();
-    });
+    let pool = pool(Reuse::Order);
+    let live = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
+    let cached = pool.allocate(DOOMED, 5 * MIB).unwrap().address;
+    pool.free(cached, |_| ()).unwrap();
+    pool.context_leaves(DOOMED);
+    for address in [live, cached] {
+        assert_eq!(pool.free(address, |_| ()), Err(FreeError::Unknown));
+        assert!(pool.find(address).is_none());
+    }
+    // The driver has ended the context: the lowest address is the first that it hands out again.
+    pool.device().destroy_context(DOOMED);
+    let again = pool.allocate(OTHER, 40 * MIB).unwrap().address;
+    assert_eq!(again, live, "the same address, for the test's sake");
+    let gone = pool.context_gone(DOOMED);
+    assert_eq!(gone.live, [live]);
+    assert_eq!(pool.find(again), Some((again, 40 * MIB)));
+    assert_eq!(pool.stats(None).live, 1);
+    pool.free(again, |_| ()).unwrap();
 }
 
 #[test]
 fn a_context_that_stays_has_its_blocks_back() {
-    each(Reuse::Order, |pool| {
-        let first = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
-        let second = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
-        pool.free(second, |_| ()).unwrap();
-        let before = pool.stats(None);
-        pool.context_leaves(DOOMED);
-        pool.context_stays(DOOMED);
-        assert_eq!(pool.find(first), Some((first, 3 * MIB)));
-        assert_eq!(pool.stats(None), before);
-        pool.free(first, |_| ()).unwrap();
-        assert!(pool.trim(None, 0) >= 6 * MIB);
-        assert_eq!(pool.device().findings(), Vec::<String>::new());
-    });
+    let pool = pool(Reuse::Order);
+    let first = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
+    let second = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
+    pool.free(second, |_| ()).unwrap();
+    let before = pool.stats(None);
+    pool.context_leaves(DOOMED);
+    pool.context_stays(DOOMED);
+    assert_eq!(pool.find(first), Some((first, 3 * MIB)));
+    assert_eq!(pool.stats(None), before);
+    pool.free(first, |_| ()).unwrap();
+    assert!(pool.trim(None, 0) >= 6 * MIB);
+    assert_eq!(pool.device().findings(), Vec::<String>::new());
 }
 
 #[test]
 fn nothing_goes_back_while_a_context_ends() {
-    each(Reuse::Order, |pool| {
-        let blocks: Vec<_> = (3..6)
-            .map(|n| pool.allocate(DOOMED, n * MIB).unwrap().address)
-            .collect();
-        for address in &blocks {
-            pool.free(*address, |_| ()).unwrap();
-        }
-        pool.context_leaves(DOOMED);
-        // The background thread's ticks come between.
-        for _ in 0..2 * TICKS_TO_DECAY {
-            pool.decay();
-        }
-        assert_eq!(pool.trim(None, 0), 0);
-        pool.device().destroy_context(DOOMED);
-        pool.context_gone(DOOMED);
-        let blocks: Vec<_> = (3..9)
-            .map(|n| pool.allocate(OTHER, n * MIB).unwrap().address)
-            .collect();
-        for (n, address) in blocks.iter().enumerate() {
-            assert_eq!(pool.find(*address), Some((*address, (n as u64 + 3) * MIB)));
-        }
-        assert_eq!(pool.stats(None).live, 6);
-        assert_eq!(pool.device().findings(), Vec::<String>::new());
-    });
+    let pool = pool(Reuse::Order);
+    let blocks: Vec<_> = (3..6)
+        .map(|n| pool.allocate(DOOMED, n * MIB).unwrap().address)
+        .collect();
+    for address in &blocks {
+        pool.free(*address, |_| ()).unwrap();
+    }
+    pool.context_leaves(DOOMED);
+    // The background thread's ticks come between.
+    for _ in 0..2 * TICKS_TO_DECAY {
+        pool.decay();
+    }
+    assert_eq!(pool.trim(None, 0), 0);
+    pool.device().destroy_context(DOOMED);
+    pool.context_gone(DOOMED);
+    let blocks: Vec<_> = (3..9)
+        .map(|n| pool.allocate(OTHER, n * MIB).unwrap().address)
+        .collect();
+    for (n, address) in blocks.iter().enumerate() {
+        assert_eq!(pool.find(*address), Some((*address, (n as u64 + 3) * MIB)));
+    }
+    assert_eq!(pool.stats(None).live, 6);
+    assert_eq!(pool.device().findings(), Vec::<String>::new());
 }
 
 #[test]
 fn a_context_that_ends_holds_back_no_block_of_another() {
     for reuse in [Reuse::Order, Reuse::Wait, Reuse::Strict] {
-        each(reuse, |pool| {
-            pool.context_known(DOOMED);
-            let sim = pool.device();
-            sim.close_context(DOOMED);
-            pool.context_leaves(DOOMED);
-            let mut addresses = Vec::new();
-            for _ in 0..20 {
-                let grant = pool.allocate(OTHER, 3 * MIB).unwrap();
-                let number = sim.granted(grant.address, grant.size);
-                sim.launch(OTHER, &[(grant.address, grant.size, number)]);
-                sim.returned(grant.address);
-                pool.free(grant.address, |_| ()).unwrap();
-                addresses.push(grant.address);
-            }
-            let first = addresses[0];
-            assert_eq!(addresses, [first; 20], "{reuse:?}: the pool grows");
-            let exported = pool.allocate(OTHER, 3 * MIB).unwrap().address;
-            pool.exported(exported);
-            assert_eq!(pool.free(exported, |_| ()), Ok(()), "{reuse:?}");
-            assert_eq!(sim.findings(), Vec::<String>::new());
-        });
+        let pool = pool(reuse);
+        pool.context_known(DOOMED);
+        let sim = pool.device();
+        sim.close_context(DOOMED);
+        pool.context_leaves(DOOMED);
+        let mut addresses = Vec::new();
+        for _ in 0..20 {
+            let grant = pool.allocate(OTHER, 3 * MIB).unwrap();
+            let number = sim.granted(grant.address, grant.size);
+            sim.launch(OTHER, &[(grant.address, grant.size, number)]);
+            sim.returned(grant.address);
+            pool.free(grant.address, |_| ()).unwrap();
+            addresses.push(grant.address);
+        }
+        let first = addresses[0];
+        assert_eq!(addresses, [first; 20], "{reuse:?}: the pool grows");
+        let exported = pool.allocate(OTHER, 3 * MIB).unwrap().address;
+        pool.exported(exported);
+        assert_eq!(pool.free(exported, |_| ()), Ok(()), "{reuse:?}");
+        assert_eq!(sim.findings(), Vec::<String>::new());
     }
 }
 
@@ -134,7 +128,7 @@ pub struct Interrupted {
 
 impl Interrupted {
     /// A pool on such a device, with one context.
-    pub fn pool(policy: Policy) -> Arc<DevicePool<Interrupted>> {
+    pub fn pool() -> Arc<DevicePool<Interrupted>> {
         let sim = DeviceSim::new(1 << 30);
         sim.add_context(DOOMED, 0);
         let device = Interrupted {
@@ -143,7 +137,6 @@ impl Interrupted {
             after: Mutex::new(None),
         };
         let settings = Settings {
-            policy,
             margin: Some(0),
             ..Settings::default()
         };
@@ -210,29 +203,23 @@ impl Device for Interrupted {
 
 #[test]
 fn memory_on_its_way_back_is_not_taken_from_a_later_context_with_the_same_handle() {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let pool = Interrupted::pool(policy);
-        let before = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
-        pool.free(before, |_| ()).unwrap();
-        // The context ends, and begins anew under the same handle.
-        let ours = pool.clone();
-        let renew = move || {
-            let sim = &ours.device().sim;
-            ours.context_leaves(DOOMED);
-            sim.destroy_context(DOOMED);
-            ours.context_gone(DOOMED);
-            sim.add_context(DOOMED, 0);
-            let again = ours.allocate(DOOMED, 3 * MIB).unwrap();
-            sim.granted(again.address, again.size);
-            assert_eq!(again.address, before, "for the test's sake");
-        };
-        *pool.device().before.lock() = Some(Box::new(renew));
-        pool.trim(None, 0);
-        assert_eq!(pool.find(before), Some((before, 3 * MIB)));
-        assert_eq!(
-            pool.device().sim.findings(),
-            Vec::<String>::new(),
-            "{policy:?}"
-        );
-    }
+    let pool = Interrupted::pool();
+    let before = pool.allocate(DOOMED, 3 * MIB).unwrap().address;
+    pool.free(before, |_| ()).unwrap();
+    // The context ends, and begins anew under the same handle.
+    let ours = pool.clone();
+    let renew = move || {
+        let sim = &ours.device().sim;
+        ours.context_leaves(DOOMED);
+        sim.destroy_context(DOOMED);
+        ours.context_gone(DOOMED);
+        sim.add_context(DOOMED, 0);
+        let again = ours.allocate(DOOMED, 3 * MIB).unwrap();
+        sim.granted(again.address, again.size);
+        assert_eq!(again.address, before, "for the test's sake");
+    };
+    *pool.device().before.lock() = Some(Box::new(renew));
+    pool.trim(None, 0);
+    assert_eq!(pool.find(before), Some((before, 3 * MIB)));
+    assert_eq!(pool.device().sim.findings(), Vec::<String>::new());
 }

@@ -4,7 +4,6 @@ use super::probe::Probe;
 use super::program::{Action, MIB, Setting};
 use crate::device_pool::{Device, DevicePool, Settings};
 use crate::handles::{Address, Context};
-use crate::policy::Policy;
 use crate::sim::{Call, DeviceSim, Error, Use};
 use crate::types::{FreeError, Grant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,11 +84,10 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
         sim.lie(call);
     }
     let settings = Settings {
-        policy: setting.policy,
         reuse: setting.reuse,
         cache_max: setting.cache_max,
         margin: Some(setting.margin),
-        share: Some(setting.share),
+        share: setting.share,
         floor: 0,
         ..Settings::default()
     };
@@ -351,7 +349,7 @@ impl Machine {
 
     /// A refusal is honest: nothing that could have been given back is kept.
     fn check_refusal(&self, device: i32, bytes: u64) {
-        if self.setting.fail.is_some() || self.setting.policy != Policy::Blocks || self.is_ending {
+        if self.setting.fail.is_some() || self.is_ending {
             return;
         }
         let stats = self.pool.stats(Some(device));

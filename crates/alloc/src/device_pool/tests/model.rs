@@ -1,7 +1,6 @@
 //! What the pool's figures must be while a program runs, and at its end.
 
 use super::machine::Machine;
-use crate::policy::Policy;
 
 impl Machine {
     pub fn sums(&self, device: i32) -> (u64, u64) {
@@ -32,12 +31,11 @@ impl Machine {
                     .filter(|b| self.contexts[b.context].1 == device)
                     .count()
             );
-            // What is in quarantine, in part of a segment or freed under a capture cannot shrink.
+            // Blocks in quarantine, or freed under a capture, cannot shrink.
             if let Some(max) = self.setting.cache_max
                 && self.captures.is_empty()
                 && self.graphs.is_empty()
                 && self.setting.fail.is_none()
-                && self.setting.policy == Policy::Blocks
             {
                 assert!(
                     stats.cached() <= max,

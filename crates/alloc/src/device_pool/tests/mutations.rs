@@ -3,7 +3,7 @@
 use super::machine::run;
 use super::program::{Action, Setting, program, setting};
 use crate::mutation::Mutation;
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 use crate::sim::{Call, Mistake};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -90,7 +90,6 @@ fn script(mistake: Mistake) -> Option<Vec<Action>> {
 }
 
 const PLAIN: Setting = Setting {
-    policy: Policy::Blocks,
     reuse: Reuse::Order,
     cache_max: None,
     share: 100_000,

@@ -1,6 +1,6 @@
 //! Programs made of actions, and the conditions under which they run.
 
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 use crate::sim::Call;
 use proptest::prelude::*;
 
@@ -76,7 +76,6 @@ pub enum Action {
 /// Under which conditions it runs.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    pub policy: Policy,
     pub reuse: Reuse,
     pub cache_max: Option<u64>,
     pub share: u32,
@@ -89,7 +88,6 @@ pub struct Setting {
 pub const MIB: u64 = 1 << 20;
 
 pub fn setting() -> impl Strategy<Value = Setting> {
-    let policy = prop_oneof![Just(Policy::Blocks), Just(Policy::Segments)];
     let reuse =
         prop_oneof![4 => Just(Reuse::Order), 1 => Just(Reuse::Wait), 1 => Just(Reuse::Strict)];
     let cache_max = prop_oneof![3 => Just(None), 1 => (0u64..40).prop_map(|n| Some(n * MIB))];
@@ -105,28 +103,17 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     let little = (10u64..80).prop_map(|n| n * MIB);
     let capacity = prop_oneof![little, Just(60 * MIB), Just(200 * MIB), Just(1 << 40)];
     let events = prop_oneof![6 => Just(true), 1 => Just(false)];
-    (
-        policy,
-        reuse,
-        cache_max,
-        share,
-        0..20 * MIB,
-        capacity,
-        events,
-        fail,
+    (reuse, cache_max, share, 0..20 * MIB, capacity, events, fail).prop_map(
+        |(reuse, cache_max, share, margin, capacity, events, fail)| Setting {
+            reuse,
+            cache_max,
+            share,
+            margin,
+            capacity,
+            events,
+            fail,
+        },
     )
-        .prop_map(
-            |(policy, reuse, cache_max, share, margin, capacity, events, fail)| Setting {
-                policy,
-                reuse,
-                cache_max,
-                share,
-                margin,
-                capacity,
-                events,
-                fail,
-            },
-        )
 }
 
 pub fn action() -> impl Strategy<Value = Action> {

@@ -1,4 +1,4 @@
-//! Random programs under all policies, ways of reuse and shortages.
+//! Random programs under all ways of reuse and shortages.
 
 use super::machine::run;
 use super::program::{program, setting};

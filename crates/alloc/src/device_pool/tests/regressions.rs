@@ -2,7 +2,7 @@
 
 use super::machine::run;
 use super::program::{Action, Setting};
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 use crate::sim::Call;
 
 const FIRST: usize = 0;
@@ -10,9 +10,9 @@ const NEIGHBOUR: usize = 1;
 const PEER: usize = 2;
 const OTHER: usize = 3;
 
-fn segments() -> Setting {
+/// Devices of 60 MiB, whose pool gives back early.
+fn scarce() -> Setting {
     Setting {
-        policy: Policy::Segments,
         reuse: Reuse::Order,
         cache_max: None,
         share: 100,
@@ -54,7 +54,7 @@ fn nothing_goes_wrong(setting: &Setting, actions: &[Action]) {
 fn memory_that_could_not_be_waited_for_does_not_count_as_given_back() {
     let setting = Setting {
         fail: Some((Call::Synchronize, 3)),
-        ..segments()
+        ..scarce()
     };
     let actions = [
         allocate(FIRST, 512),
@@ -99,7 +99,7 @@ fn work_of_a_peer_that_lost_its_access_is_waited_for() {
         free(0),
         allocate(NEIGHBOUR, 24_159_703),
     ];
-    nothing_goes_wrong(&segments(), &actions);
+    nothing_goes_wrong(&scarce(), &actions);
 }
 
 #[test]
@@ -145,16 +145,15 @@ fn access_given_while_a_stream_captures_comes_after_earlier_work() {
             graph: 0,
         },
     ];
-    nothing_goes_wrong(&segments(), &actions);
+    nothing_goes_wrong(&scarce(), &actions);
 }
 
 #[test]
 fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_ends() {
     let setting = Setting {
-        policy: Policy::Blocks,
         share: 150,
         fail: Some((Call::Wait, 1)),
-        ..segments()
+        ..scarce()
     };
     let actions = [
         allocate(OTHER, 2_097_153),
@@ -201,9 +200,8 @@ fn access_given_while_a_stream_captures_and_waiting_fails_is_ordered_when_it_end
 #[test]
 fn exported_memory_goes_back_under_a_capture_once_a_former_peer_was_waited_for() {
     let setting = Setting {
-        policy: Policy::Blocks,
         capacity: 22 << 20,
-        ..segments()
+        ..scarce()
     };
     let peer = |on| Action::Peer {
         accessor: FIRST,

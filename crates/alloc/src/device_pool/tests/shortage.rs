@@ -2,31 +2,27 @@
 
 use crate::device_pool::{DevicePool, Settings};
 use crate::handles::Context;
-use crate::policy::Policy;
 use crate::sim::{DeviceSim, Error};
 
 const MIB: u64 = 1 << 20;
 const OURS: Context = Context(1);
 
 /// A pool on a device of 100 MiB.
-fn pool(policy: Policy) -> DevicePool<DeviceSim> {
+fn pool() -> DevicePool<DeviceSim> {
     let sim = DeviceSim::new(100 * MIB);
     sim.add_context(OURS, 0);
     let settings = Settings {
-        policy,
         margin: Some(0),
         ..Settings::default()
     };
     DevicePool::new(sim, settings)
 }
 
-/// Runs a test under each policy.
-fn each(test: impl Fn(&DevicePool<DeviceSim>)) {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let pool = pool(policy);
-        test(&pool);
-        assert_eq!(pool.device().findings(), Vec::<String>::new(), "{policy:?}");
-    }
+/// Runs a test in which the device must find nothing wrong.
+fn in_pool(test: impl Fn(&DevicePool<DeviceSim>)) {
+    let pool = pool();
+    test(&pool);
+    assert_eq!(pool.device().findings(), Vec::<String>::new());
 }
 
 fn begin(pool: &DevicePool<DeviceSim>, capture: u64, refuses: bool) {
@@ -49,7 +45,7 @@ fn pass(pool: &DevicePool<DeviceSim>, bytes: u64) -> Result<(), Error> {
 
 #[test]
 fn a_loop_that_frees_every_block_goes_on_while_a_stream_captures() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, false);
         for n in 0..300 {
             assert_eq!(pass(pool, (1 + n % 40) * MIB), Ok(()), "{n}");
@@ -61,7 +57,7 @@ fn a_loop_that_frees_every_block_goes_on_while_a_stream_captures() {
 
 #[test]
 fn what_was_freed_under_a_capture_comes_back_while_its_graph_lives() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, false);
         pass(pool, 64 * MIB).expect("memory");
         end(pool, 1, Some(10));
@@ -74,7 +70,7 @@ fn what_was_freed_under_a_capture_comes_back_while_its_graph_lives() {
 
 #[test]
 fn what_the_driver_would_have_refused_to_free_stays_with_the_graph() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, true);
         pass(pool, 64 * MIB).expect("memory");
         end(pool, 1, Some(10));
@@ -86,7 +82,7 @@ fn what_the_driver_would_have_refused_to_free_stays_with_the_graph() {
 
 #[test]
 fn a_capture_that_ended_in_nothing_holds_nothing_while_another_goes_on() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, true);
         let grant = pool.allocate(OURS, 64 * MIB).expect("memory");
         pool.free(grant.address, |_| ()).expect("a live block");
@@ -100,7 +96,7 @@ fn a_capture_that_ended_in_nothing_holds_nothing_while_another_goes_on() {
 
 #[test]
 fn room_for_others_is_made_of_what_waits() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, false);
         pass(pool, 64 * MIB).expect("memory");
         assert!(pool.make_room(None) >= 64 * MIB);
@@ -111,7 +107,7 @@ fn room_for_others_is_made_of_what_waits() {
 
 #[test]
 fn what_the_driver_would_have_refused_comes_back_once_the_capture_is_broken() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, true);
         pass(pool, 64 * MIB).expect("memory");
         assert_eq!(pass(pool, 60 * MIB), Err(Error::OutOfMemory));
@@ -123,7 +119,7 @@ fn what_the_driver_would_have_refused_comes_back_once_the_capture_is_broken() {
 
 #[test]
 fn what_one_capture_refuses_does_not_wait_for_another_when_memory_is_short() {
-    each(|pool| {
+    in_pool(|pool| {
         begin(pool, 1, true);
         begin(pool, 2, false);
         pass(pool, 64 * MIB).expect("memory");

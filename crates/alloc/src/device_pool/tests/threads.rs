@@ -3,7 +3,6 @@
 use super::probe::Probe;
 use crate::device_pool::Settings;
 use crate::handles::Context;
-use crate::policy::Policy;
 use crate::sim::DeviceSim;
 use std::thread;
 
@@ -15,7 +14,9 @@ fn next(state: &mut u64) -> usize {
     (*state >> 11) as usize
 }
 
-fn storm(policy: Policy, operations: usize) {
+#[test]
+fn a_storm() {
+    let operations = if cfg!(miri) { 20 } else { 3000 };
     let sim = DeviceSim::new(1 << 30);
     let contexts = [(Context(1), 0), (Context(2), 0), (Context(3), 1)];
     contexts
@@ -24,7 +25,6 @@ fn storm(policy: Policy, operations: usize) {
     let pool = Probe::pool(
         sim,
         Settings {
-            policy,
             margin: Some(0),
             ..Settings::default()
         },
@@ -78,12 +78,4 @@ fn storm(policy: Policy, operations: usize) {
     let stats = pool.stats(None);
     assert_eq!((stats.reserved, stats.allocated, stats.live), (0, 0, 0));
     assert_eq!(pool.device().sim.findings(), Vec::<String>::new());
-}
-
-#[test]
-fn a_storm() {
-    let operations = if cfg!(miri) { 20 } else { 3000 };
-    for policy in [Policy::Blocks, Policy::Segments] {
-        storm(policy, operations);
-    }
 }

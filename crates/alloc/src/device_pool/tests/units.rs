@@ -3,7 +3,7 @@
 use super::probe::Probe;
 use crate::device_pool::{DevicePool, Settings};
 use crate::handles::Context;
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
 use crate::sim::{Call, DeviceSim, Error};
 use crate::types::{FreeError, Source, Stamp};
 use std::sync::Arc;
@@ -41,36 +41,14 @@ fn unknown_and_double_frees() {
 #[test]
 fn the_largest_free_block() {
     const MIB: u64 = 1 << 20;
-    for (policy, after) in [(Policy::Blocks, [4, 6]), (Policy::Segments, [6, 12])] {
-        let pool = pool(Settings {
-            policy,
-            ..Settings::default()
-        });
-        assert_eq!(pool.largest_free(0), 0);
-        let blocks = [4, 4, 6].map(|mib| pool.allocate(C, mib * MIB).unwrap().address);
-        pool.free(blocks[0], |_| ()).unwrap();
-        // A segment of 20 MiB has 6 left behind the three.
-        assert_eq!(pool.largest_free(0), after[0] * MIB, "{policy:?}");
-        pool.free(blocks[2], |_| ()).unwrap();
-        let mark = pool.mark(C);
-        pool.synchronized(C, mark);
-        // What is ready is merged when a request looks for memory.
-        let small = pool.allocate(C, 512).unwrap();
-        assert!(small.size <= MIB);
-        let other = pool.allocate(C, 3 * MIB).unwrap();
-        pool.free(other.address, |_| ()).unwrap();
-        assert_eq!(pool.largest_free(0), after[1] * MIB, "{policy:?}");
-        assert_eq!(pool.largest_free(1), 0, "another device");
-    }
-}
-
-#[test]
-fn off_knows_nothing() {
-    let pool = pool(Settings {
-        policy: Policy::Off,
-        ..Settings::default()
-    });
-    assert_eq!(pool.free(1 << 44, |_| ()), Err(FreeError::Unknown));
+    let pool = pool(Settings::default());
+    assert_eq!(pool.largest_free(0), 0);
+    let blocks = [4, 4, 6].map(|mib| pool.allocate(C, mib * MIB).unwrap().address);
+    pool.free(blocks[0], |_| ()).unwrap();
+    assert_eq!(pool.largest_free(0), 4 * MIB);
+    pool.free(blocks[2], |_| ()).unwrap();
+    assert_eq!(pool.largest_free(0), 6 * MIB);
+    assert_eq!(pool.largest_free(1), 0, "another device");
 }
 
 #[test]
@@ -92,20 +70,15 @@ fn a_synchronised_context_makes_hits() {
 
 #[test]
 fn exported_memory_is_never_handed_out_again() {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let pool = pool(Settings {
-            policy,
-            ..Settings::default()
-        });
-        let grant = pool.allocate(C, 4 << 20).unwrap();
-        pool.exported(grant.address + 100);
-        pool.free(grant.address, |_| ()).unwrap();
-        let mark = pool.mark(C);
-        pool.synchronized(C, mark);
-        assert_eq!(pool.try_allocate(C, 4 << 20), None, "{policy:?}");
-        pool.decay();
-        assert_eq!(pool.stats(None).reserved, 0, "{policy:?}");
-    }
+    let pool = pool(Settings::default());
+    let grant = pool.allocate(C, 4 << 20).unwrap();
+    pool.exported(grant.address + 100);
+    pool.free(grant.address, |_| ()).unwrap();
+    let mark = pool.mark(C);
+    pool.synchronized(C, mark);
+    assert_eq!(pool.try_allocate(C, 4 << 20), None);
+    pool.decay();
+    assert_eq!(pool.stats(None).reserved, 0);
 }
 
 #[test]
@@ -142,25 +115,20 @@ fn a_strict_free_that_meets_a_beginning_capture_succeeds() {
 
 #[test]
 fn a_block_comes_after_its_last_free() {
-    for policy in [Policy::Blocks, Policy::Segments] {
-        let pool = pool(Settings {
-            policy,
-            ..Settings::default()
-        });
-        let block = pool.allocate(C, 4096).unwrap();
-        assert_eq!(block.after, Stamp(0));
-        pool.free(block.address, |_| Stamp(7)).unwrap();
-        // By another thread, from the cache of this one; then by this one again.
-        let other = std::thread::scope(|scope| {
-            let run = || {
-                let block = pool.allocate(C, 4096).unwrap();
-                pool.free(block.address, |_| Stamp(9)).unwrap();
-                block
-            };
-            scope.spawn(run).join().unwrap()
-        });
-        assert_eq!((other.address, other.after), (block.address, Stamp(7)));
-        let again = pool.allocate(C, 4096).unwrap();
-        assert_eq!((again.address, again.after), (block.address, Stamp(9)));
-    }
+    let pool = pool(Settings::default());
+    let block = pool.allocate(C, 4096).unwrap();
+    assert_eq!(block.after, Stamp(0));
+    pool.free(block.address, |_| Stamp(7)).unwrap();
+    // By another thread, from the cache of this one; then by this one again.
+    let other = std::thread::scope(|scope| {
+        let run = || {
+            let block = pool.allocate(C, 4096).unwrap();
+            pool.free(block.address, |_| Stamp(9)).unwrap();
+            block
+        };
+        scope.spawn(run).join().unwrap()
+    });
+    assert_eq!((other.address, other.after), (block.address, Stamp(7)));
+    let again = pool.allocate(C, 4096).unwrap();
+    assert_eq!((again.address, again.after), (block.address, Stamp(9)));
 }

@@ -11,8 +11,8 @@ const MANY: u64 = 2_000;
 /// Stream queues at once, at most: what is not over when its stream ends waits for a little.
 const LANES: usize = 24;
 
-fn each_layout(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {
-    for policy in [Policy::Vmm, Policy::Segments, Policy::Blocks] {
+fn each_policy(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {
+    for policy in [Policy::Vmm, Policy::Blocks] {
         let driver = Slow::new(6);
         let settings = Settings {
             policy,
@@ -37,7 +37,7 @@ fn one(driver: &Slow, pool: &StreamPool<Slow>, stream: Stream) {
 
 #[test]
 fn threads_that_end() {
-    each_layout(|driver, pool, n| {
+    each_policy(|driver, pool, n| {
         for context in 1..3 {
             let stream = Stream {
                 context: Context(context),
@@ -53,7 +53,7 @@ fn threads_that_end() {
 
 #[test]
 fn streams_that_are_destroyed() {
-    each_layout(|driver, pool, n| {
+    each_policy(|driver, pool, n| {
         let stream = Stream {
             context: Context(1),
             handle: 100 + n,
@@ -66,7 +66,7 @@ fn streams_that_are_destroyed() {
 
 #[test]
 fn contexts_that_are_destroyed() {
-    each_layout(|driver, pool, n| {
+    each_policy(|driver, pool, n| {
         let context = Context(n);
         let stream = Stream {
             context,

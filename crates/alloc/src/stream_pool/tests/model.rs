@@ -262,7 +262,6 @@ impl Machine {
             .collect();
         let need = match self.setting.policy {
             Policy::Vmm => bytes.next_multiple_of(self.setting.page),
-            Policy::Segments => bytes.next_multiple_of(2 * MIB),
             Policy::Blocks | Policy::Off => bytes.next_multiple_of(512),
         };
         let most = self.setting.capacity.min(self.setting.limit);

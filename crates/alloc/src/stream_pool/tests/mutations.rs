@@ -28,7 +28,6 @@ impl Programs {
     fn at(&mut self, n: usize) -> &(Setting, Vec<Action>) {
         while self.made.len() <= n {
             let policy = match self.made.len() % 8 {
-                1 => Policy::Segments,
                 3 => Policy::Blocks,
                 _ => Policy::Vmm,
             };

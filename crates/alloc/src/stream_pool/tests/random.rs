@@ -1,4 +1,4 @@
-//! Random programs under all layouts and shortages.
+//! Random programs under all policies and shortages.
 
 use super::machine::run;
 use super::program::{program, setting};
@@ -38,15 +38,10 @@ fn programs(policy: Policy, parts: u32) {
 
 #[test]
 fn nothing_goes_wrong_with_pages() {
-    programs(Policy::Vmm, 10);
-}
-
-#[test]
-fn nothing_goes_wrong_with_segments() {
-    programs(Policy::Segments, 3);
+    programs(Policy::Vmm, 12);
 }
 
 #[test]
 fn nothing_goes_wrong_with_whole_allocations() {
-    programs(Policy::Blocks, 3);
+    programs(Policy::Blocks, 4);
 }

@@ -1,4 +1,4 @@
-//! Layout `blocks`: whole driver allocations, by size class.
+//! The cached blocks of an arena, by size class.
 //!
 //! A class keeps its free blocks in the order in which they were freed. Fences are handed out in
 //! that order too, so what becomes ready is always the older part. The newest of the ready ones is
@@ -21,8 +21,8 @@ struct Bin {
     pending: VecDeque<(u64, Id)>,
 }
 
-/// The free blocks of one arena.
-pub(super) struct Blocks {
+/// The cached blocks of one arena.
+pub(super) struct CachedBlocks {
     /// Empty until the first free.
     bins: Vec<Bin>,
     filled: Set,
@@ -32,9 +32,9 @@ pub(super) struct Blocks {
     slack: u32,
 }
 
-impl Blocks {
+impl CachedBlocks {
     pub fn new(slack: u64) -> Self {
-        Blocks {
+        CachedBlocks {
             bins: Vec::new(),
             filled: Set::new(),
             frees: 0,
@@ -44,17 +44,18 @@ impl Blocks {
 
     /// Takes a ready block, or tells what to wait for.
     #[inline]
-    pub fn take(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
+    pub fn take(&mut self, slab: &Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack, ready)
     }
 
-    /// The same, but larger blocks will do too: it saves giving memory back to get other memory.
-    pub fn take_loosely(&mut self, slab: &mut Slab, bytes: u64, ready: u64) -> Fit {
+    /// Takes a ready block like [`CachedBlocks::take`], but larger blocks will do, too.
+    /// That saves giving memory back to get other memory.
+    pub fn take_loosely(&mut self, slab: &Slab, bytes: u64, ready: u64) -> Fit {
         self.take_within(slab, bytes, self.slack.min(LOOSE), ready)
     }
 
     #[inline]
-    fn take_within(&mut self, slab: &mut Slab, bytes: u64, slack: u32, ready: u64) -> Fit {
+    fn take_within(&mut self, slab: &Slab, bytes: u64, slack: u32, ready: u64) -> Fit {
         // Whole pages cost no more than what they hold.
         let low = size_class::floor(size_class::block_bytes(bytes));
         let high = low.max(size_class::floor(bytes.saturating_add(bytes >> slack)));

@@ -1,25 +1,14 @@
 //! Free memory by size: a list for each size class, and best fit over them.
 
+use super::block::{Id, NIL, Slab};
 use crate::size_class::{self, CLASSES, Set};
-use crate::slab::{Id, Linked, List, NIL, Slab};
+use crate::slab::List;
 
 /// How many blocks of the lowest class, whose sizes differ by 1/128 at most, are compared.
 const LOOK: usize = 8;
 
-/// What can be kept by size.
-pub(crate) trait Binned: Linked {
-    /// The list that bins use.
-    const BIN: Self::Chain;
-
-    /// Its bytes.
-    fn size(&self) -> u64;
-
-    /// Where its class is noted while it is in a bin.
-    fn class(&mut self) -> &mut u32;
-}
-
 /// Free blocks by size.
-pub(crate) struct Bins {
+pub(super) struct Bins {
     lists: Vec<List>,
     filled: Set,
 }
@@ -38,24 +27,24 @@ impl Bins {
     }
 
     #[inline]
-    pub fn insert<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
+    pub fn insert(&mut self, slab: &mut Slab, id: Id) {
         let block = slab.at_mut(id);
-        let class = size_class::floor(block.size());
-        *block.class() = class as u32;
+        let class = size_class::floor(block.size);
+        block.class = class as u32;
         if self.lists.is_empty() {
             self.lists.resize(CLASSES, List::EMPTY);
         }
         if let Some(list) = self.lists.get_mut(class) {
-            list.push(slab, T::BIN, id);
+            list.push(slab, (), id);
             self.filled.insert(class);
         }
     }
 
     #[inline]
-    pub fn remove<T: Binned>(&mut self, slab: &mut Slab<T>, id: Id) {
-        let class = *slab.at_mut(id).class() as usize;
+    pub fn remove(&mut self, slab: &mut Slab, id: Id) {
+        let class = slab.at(id).class as usize;
         if let Some(list) = self.lists.get_mut(class) {
-            list.unlink(slab, T::BIN, id);
+            list.unlink(slab, (), id);
             if list.is_empty() {
                 self.filled.remove(class);
             }
@@ -64,7 +53,7 @@ impl Bins {
 
     /// The smallest block that fits, as far as classes and a short look can tell.
     #[inline]
-    pub fn best<T: Binned>(&self, slab: &mut Slab<T>, bytes: u64) -> Option<Id> {
+    pub fn best(&self, slab: &Slab, bytes: u64) -> Option<Id> {
         let low = size_class::floor(bytes);
         let mut best = None;
         if self.filled.first(low, low).is_some() {
@@ -73,12 +62,12 @@ impl Bins {
                 if id == NIL {
                     break;
                 }
-                let block = slab.at_mut(id);
-                let size = block.size();
+                let block = slab.at(id);
+                let size = block.size;
                 if size >= bytes && best.is_none_or(|(least, _)| size < least) {
                     best = Some((size, id));
                 }
-                id = block.link(T::BIN).older;
+                id = block.bin.older;
             }
         }
         if let Some((_, id)) = best {
@@ -89,27 +78,27 @@ impl Bins {
     }
 
     /// Bytes of the largest block; 0 if there is none.
-    pub fn largest<T: Binned>(&self, slab: &mut Slab<T>) -> u64 {
+    pub fn largest(&self, slab: &Slab) -> u64 {
         let highest = self.filled.last().and_then(|class| self.lists.get(class));
         let mut id = highest.map_or(NIL, |list| list.newest);
         let mut largest = 0;
         while id != NIL {
-            let block = slab.at_mut(id);
-            largest = block.size().max(largest);
-            id = block.link(T::BIN).older;
+            let block = slab.at(id);
+            largest = block.size.max(largest);
+            id = block.bin.older;
         }
         largest
     }
 
     /// All blocks from a class on.
-    pub fn at_least<T: Binned>(&self, slab: &mut Slab<T>, class: usize) -> Vec<Id> {
+    pub fn at_least(&self, slab: &Slab, class: usize) -> Vec<Id> {
         let mut found = Vec::new();
         let mut class = class;
         while let Some(next) = self.filled.first(class, CLASSES - 1) {
             let mut id = self.lists.get(next).map_or(NIL, |list| list.newest);
             while id != NIL {
                 found.push(id);
-                id = slab.at_mut(id).link(T::BIN).older;
+                id = slab.at(id).bin.older;
             }
             class = next + 1;
         }
