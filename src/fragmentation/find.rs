@@ -67,7 +67,7 @@ impl Fragmentation {
     /// to it, and never before the recording began.
     pub fn at(recording: &dyn Recording, focus: Focus, moment: Moment) -> Fragmentation {
         let begin = Segments::of(recording, focus);
-        let mut find = Find::new(moment, begin.clone());
+        let mut find = Find::new(moment, begin);
         walk(recording, focus, &mut [&mut find]);
         if moment == Moment::Peak {
             find.look(None);
@@ -90,20 +90,28 @@ impl Fragmentation {
                 pins: Vec::new(),
             };
         }
+        Fragmentation {
+            asked: find.asked,
+            ..Fragmentation::before(recording, focus, ticket, ns)
+        }
+    }
+
+    /// Looks at the moment before an event, `ns` after the start.
+    pub fn before(recording: &dyn Recording, focus: Focus, ticket: u64, ns: u64) -> Fragmentation {
         let mut live = LiveAt::new(ticket);
         let mut taken = TakenAt {
             ticket,
             is_over: false,
-            segments: begin,
+            segments: Segments::of(recording, focus),
             words: Vec::new(),
         };
         walk(recording, focus, &mut [&mut taken, &mut live]);
         let blocks = live.into_blocks();
-        let layout = Layout::of(&taken.segments, &blocks, older);
+        let layout = Layout::of(&taken.segments, &blocks, Older::of(recording, focus, ns));
         Fragmentation {
             ns,
             ticket,
-            asked: find.asked,
+            asked: None,
             devices: layout.rooms(&taken.words),
             pins: pins(recording, &layout),
             segments: layout.into_segments(),

@@ -4,33 +4,51 @@
 use super::figures::Situation;
 use super::find::Shortage;
 use crate::fragmentation::{Fragmentation, Room};
-use crate::ledger::{Focus, Moment};
+use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::Layer;
 
 /// Requests that are looked at: each takes several passes over the events, and later ones mostly have the same cause.
 const LOOKED_AT: usize = 2;
 
-/// Adds it to what is known of the requests.
+/// The room of a framework's cache at each of the first requests that it could not meet.
+pub(super) fn rooms(recording: &dyn Recording, shortages: &[Shortage]) -> Vec<Option<Room>> {
+    let first = shortages.iter().filter(|one| one.by_framework);
+    first
+        .take(LOOKED_AT)
+        .map(|one| room(recording, one))
+        .collect()
+}
+
+fn room(recording: &dyn Recording, one: &Shortage) -> Option<Room> {
+    let focus = Focus {
+        layer: Layer::Tensor,
+        device: one.device,
+    };
+    let layout = Fragmentation::before(recording, focus, one.ticket, one.ns);
+    let mut rooms = layout.devices.into_iter();
+    rooms.find(|room| room.device == one.device && room.reserved > 0)
+}
+
+/// Adds the rooms to what is known of the requests, and those of requests by other libraries.
 pub(super) fn tell(
     recording: &dyn Recording,
     shortages: &[Shortage],
+    rooms: Vec<Option<Room>>,
     situations: &mut [Situation],
 ) {
+    let mut rooms = rooms.into_iter();
     let of_framework = |(one, situation): &(&Shortage, &mut Situation)| {
         one.by_framework || situation.in_framework > 0
     };
     let both = shortages.iter().zip(situations);
     for (one, situation) in both.filter(of_framework).take(LOOKED_AT) {
-        let focus = Focus {
-            layer: Layer::Tensor,
-            device: one.device,
+        let room = match one.by_framework {
+            true => rooms.next().flatten(),
+            false => room(recording, one),
         };
-        let layout = Fragmentation::at(recording, focus, Moment::Ns(one.ns));
-        let mut rooms = layout.devices.iter();
-        let room = rooms.find(|room| room.device == one.device && room.reserved > 0);
         if let Some(room) = room {
-            of_room(room, one.by_framework, situation);
+            of_room(&room, one.by_framework, situation);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a recording says of the moments at which requests could not be met.
 
 use std::collections::BTreeMap;
+use std::thread;
 
 use rustc_hash::FxHashMap;
 
@@ -55,15 +56,22 @@ pub(super) fn situations(
             .map(|(_, one)| Sums::of(one))
     };
     let mut is_asked_below = false;
-    for record in recording.events() {
-        for (one, sums) in shortages.iter().zip(&mut at) {
-            if sums.is_none() && one.ticket <= record.ticket {
-                *sums = Some(device_of(&account, one.device).unwrap_or_default());
-            }
+    let mut rooms = Vec::new();
+    // Both go through all events.
+    thread::scope(|scope| {
+        if recording.caching().is_none() {
+            scope.spawn(|| rooms = layout::rooms(recording, shortages));
         }
-        is_asked_below |= matches!(record.event.kind, Kind::Alloc | Kind::Free);
-        account.feed(&record);
-    }
+        for record in recording.events() {
+            for (one, sums) in shortages.iter().zip(&mut at) {
+                if sums.is_none() && one.ticket <= record.ticket {
+                    *sums = Some(device_of(&account, one.device).unwrap_or_default());
+                }
+            }
+            is_asked_below |= matches!(record.event.kind, Kind::Alloc | Kind::Free);
+            account.feed(&record);
+        }
+    });
     let limit = recording.fact("GPUSHIM_LIMIT").and_then(|text| size(&text));
     let policy = recording.fact("GPUSHIM_POLICY");
     // Events that are lost could have been the refusal.
@@ -105,7 +113,7 @@ pub(super) fn situations(
             Pieces::of(recording, caching, one).tell(one.stream, situation);
         }
     } else {
-        layout::tell(recording, shortages, &mut told);
+        layout::tell(recording, shortages, rooms, &mut told);
     }
     told
 }

@@ -13,7 +13,7 @@ use super::situation::situations;
 use super::words;
 use crate::fragmentation::Fragmentation;
 use crate::growth::Growth;
-use crate::ledger::{Focus, Moment};
+use crate::ledger::Focus;
 use crate::loops::{Followed, Given, Iterations};
 use crate::output::answer::{Answer, Subject, not_told, unread};
 use crate::output::escape::shown;
@@ -186,7 +186,8 @@ impl ExplainedShortage {
             },
             device: self.shortage.device,
         };
-        let layout = Fragmentation::at(recording, focus, Moment::Ns(self.shortage.ns));
+        let (ticket, ns) = (self.shortage.ticket, self.shortage.ns);
+        let layout = Fragmentation::before(recording, focus, ticket, ns);
         if let Some(first) = layout.pins.first() {
             let free = (layout.pins.iter()).fold(0_u64, |sum, pin| sum.saturating_add(pin.free));
             let by = (first.stack != 0).then(|| CallSite::of(names, first.stack));

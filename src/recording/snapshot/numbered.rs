@@ -31,14 +31,6 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         })
     }
 
-    /// The number of a thing that came before, by a borrowed form of it.
-    pub(super) fn known<Q: Eq + Hash + ?Sized>(&self, thing: &Q) -> Option<u32>
-    where
-        T: std::borrow::Borrow<Q>,
-    {
-        self.known.get(thing).copied()
-    }
-
     /// The thing of a number.
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.all.get((number as usize).checked_sub(1)?)

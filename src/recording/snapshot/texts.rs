@@ -12,8 +12,8 @@ use crate::recording::snapshot::numbered::Numbered;
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     all: Numbered<Arc<str>>,
-    /// Numbers by the place in the file, and by what was put before it.
-    seen: FxHashMap<(usize, &'static str), u32>,
+    /// Numbers by the place in the file, and by the length of what was put before it.
+    seen: FxHashMap<(usize, usize), u32>,
 }
 
 impl Texts {
@@ -27,7 +27,7 @@ impl Texts {
         let Value::Text { at, .. } = text else {
             return None;
         };
-        if let Some(known) = self.seen.get(&(at, before)) {
+        if let Some(known) = self.seen.get(&(at, before.len())) {
             return Some(*known);
         }
         let text = pickle.text(text)?;
@@ -35,11 +35,8 @@ impl Texts {
             "" => text,
             before => format!("{before}{text}"),
         };
-        let number = match self.all.known(whole.as_str()) {
-            Some(known) => known,
-            None => self.all.number(whole.into()),
-        };
-        self.seen.insert((at, before), number);
+        let number = self.all.number(whole.into());
+        self.seen.insert((at, before.len()), number);
         Some(number)
     }
 

@@ -37,13 +37,17 @@ impl Findings {
         names: &mut dyn Names,
     ) -> Findings {
         let mut all = Vec::new();
-        all.extend(oom::find(recording, overview, names));
-        let (of_blocks, steady) = blocks::find(recording, overview, names);
-        all.extend(of_blocks);
-        // Both go through all events again.
+        let mut steady = None;
         let mut fall = None;
+        let shortages = std::mem::take(&mut overview.shortages);
+        let overview = &*overview;
+        // Both go through all events again.
         thread::scope(|scope| {
             scope.spawn(|| fall = blocks::lasting_fall(recording, overview));
+            all.extend(oom::find(recording, overview, shortages, names));
+            let of_blocks;
+            (of_blocks, steady) = blocks::find(recording, overview, names);
+            all.extend(of_blocks);
             all.extend(memory::find(recording, overview, names));
         });
         all.extend(fall.and_then(|fall| blocks::of_fall(recording, overview, &fall, names)));

@@ -3,19 +3,19 @@
 use super::{Finding, Kind};
 use crate::growth::Growth;
 use crate::loops::Iterations;
-use crate::oom::OomReport;
+use crate::oom::{OomReport, Shortage};
 use crate::output::answer::Subject;
 use crate::output::units::{count, percent};
 use crate::recording::{Names, Recording};
 use crate::report::overview::{HOLDERS, Overview};
 
-/// The first request that could not be met. Takes the shortages of the overview.
+/// The first of the requests that could not be met.
 pub fn find(
     recording: &dyn Recording,
-    overview: &mut Overview,
+    overview: &Overview,
+    mut shortages: Vec<Shortage>,
     names: &mut dyn Names,
 ) -> Option<Finding> {
-    let mut shortages = std::mem::take(&mut overview.shortages);
     shortages.truncate(1);
     shortages
         .iter_mut()
