@@ -13,6 +13,8 @@ pub struct Blocks {
     calls: Vec<Symbol>,
     /// Native functions, innermost first.
     native: Vec<String>,
+    /// Number of them.
+    number: u64,
     /// Bytes of each on average.
     bytes: u64,
     /// True if each replaces a smaller one.
@@ -24,6 +26,7 @@ impl Blocks {
     pub fn of(names: &mut dyn Names, stack: u32, blocks: u64, bytes: u64) -> Blocks {
         let stack = names.stack(stack);
         let mut found = Blocks {
+            number: blocks,
             bytes: bytes / blocks.max(1),
             ..Blocks::default()
         };
@@ -50,6 +53,16 @@ impl Blocks {
     pub fn is_of_function(&self) -> bool {
         let mut calls = self.calls.iter();
         calls.any(|call| file(call).ends_with("torch/autograd/function.py"))
+    }
+
+    /// Number of the blocks.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns true if the user's own function made them, and not a layer that it called.
+    pub fn is_own(&self) -> bool {
+        self.calls.first().is_some_and(is_of_user)
     }
 
     /// Bytes of one.
@@ -163,6 +176,13 @@ pub(super) mod tests {
         blocks
     }
 
+    impl Blocks {
+        /// So many of them.
+        pub(in crate::growth) fn times(self, number: u64) -> Blocks {
+            Blocks { number, ..self }
+        }
+    }
+
     /// One block of this size, made by calls of these functions of these files, the innermost first.
     pub(in crate::growth) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {
         let call = |(function, file): &(&str, &str)| Symbol {
@@ -177,6 +197,7 @@ pub(super) mod tests {
         Blocks {
             calls: calls.iter().map(call).collect(),
             native: Vec::new(),
+            number: 1,
             bytes,
             are_anew: false,
         }

@@ -9,8 +9,6 @@ use super::blocks::Blocks;
 struct Pattern {
     /// Whether blocks are of it.
     fits: fn(&Blocks) -> bool,
-    /// At how many places such blocks must be made.
-    places: usize,
     /// What to do.
     fix: &'static str,
 }
@@ -22,14 +20,13 @@ const LOSS_BYTES: u64 = 4096;
 const WHOLE_GRAPH: usize = 3;
 
 /// All patterns; the first one that fits counts.
-const PATTERNS: [Pattern; 9] = [
+const PATTERNS: [Pattern; 8] = [
     // The optimizer's own functions make the state of each parameter once, in its first step.
     Pattern {
         fits: |blocks| {
             blocks.calls(&["_init_group", "init_state", "_init_state"])
                 || blocks.calls_in("step", "/torch/optim/") && !blocks.is_graph()
         },
-        places: 1,
         fix: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
     },
     // A capture takes its memory from a pool of its own, which lives as long as the graph.
@@ -42,7 +39,6 @@ const PATTERNS: [Pattern; 9] = [
                 "cudagraphify_impl",
             ]) || blocks.calls_in("__enter__", "/torch/cuda/graphs.py")
         },
-        places: 1,
         fix: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
                or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
     },
@@ -54,14 +50,12 @@ const PATTERNS: [Pattern; 9] = [
                 && (blocks.in_file(&["cache_utils.py"])
                     || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"]))
         },
-        places: 1,
         fix: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
                its length",
     },
     // Hooks run inside the call of a module, or in a backward pass, and are functions of the user.
     Pattern {
         fits: |blocks| blocks.user_names(&["hook"]),
-        places: 1,
         fix: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
                `handle.remove()`",
     },
@@ -69,13 +63,11 @@ const PATTERNS: [Pattern; 9] = [
         fits: |blocks| {
             blocks.user_names(&["<lambda>", "<locals>", "closure"]) && !blocks.is_forward()
         },
-        places: 1,
         fix: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
     },
     // Saved by the autograd of a backward pass that is to be run again.
     Pattern {
         fits: |blocks| blocks.is_backward(),
-        places: 1,
         fix: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
                the gradients that refer to it",
     },
@@ -84,31 +76,45 @@ const PATTERNS: [Pattern; 9] = [
         fits: |blocks| {
             blocks.largest() <= LOSS_BYTES && (blocks.is_loss() || blocks.is_reduction())
         },
-        places: 1,
         fix: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
     },
     // The user's own module makes it in its forward pass, by itself and not by a layer that it calls.
     Pattern {
         fits: |blocks| blocks.is_forward() && blocks.is_copy() && !blocks.is_of_function(),
-        places: 1,
         fix: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
-    },
-    // Layers of the user's module: what they save for a backward pass that does not come.
-    Pattern {
-        fits: |blocks| (blocks.is_forward() || blocks.is_loss()) && !blocks.is_of_function(),
-        places: WHOLE_GRAPH,
-        fix: "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, `output.detach()` and not the \
-               output, and run evaluations under `torch.no_grad()`",
     },
 ];
 
+/// The change for a graph that outlives its forward pass.
+const KEPT_GRAPH: &str = "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, \
+     `output.detach()` and not the output, and run evaluations under `torch.no_grad()`";
+
 /// Finds the change for kept blocks, by place; `None` unless one pattern fits all.
 pub fn fix(all: &[Blocks]) -> Option<String> {
-    let fits = |pattern: &&Pattern| {
-        all.len() >= pattern.places && all.iter().all(|blocks| (pattern.fits)(blocks))
-    };
+    let fits = |pattern: &&Pattern| all.iter().all(|blocks| (pattern.fits)(blocks));
     let first = PATTERNS.iter().find(fits).filter(|_| !all.is_empty());
-    first.map(|pattern| pattern.fix.to_string())
+    let fix = match first {
+        Some(pattern) => pattern.fix,
+        None if is_whole_graph(all) => KEPT_GRAPH,
+        None => return None,
+    };
+    Some(fix.to_string())
+}
+
+/// Tells whether blocks are of a forward pass and its inputs, and of several layers: those of one layer may be
+/// an output, which is kept without a graph.
+fn is_whole_graph(all: &[Blocks]) -> bool {
+    let is_layer = |blocks: &&Blocks| blocks.is_forward() || blocks.is_loss();
+    let is_part = |blocks: &Blocks| {
+        let may_have_graph = !blocks.is_of_function() && !blocks.calls(&["decorate_context"]);
+        may_have_graph && (is_layer(&blocks) || blocks.is_own())
+    };
+    let layers = || all.iter().filter(is_layer);
+    let most = layers().map(Blocks::number).max().unwrap_or(0);
+    let least = all.iter().map(Blocks::number).min().unwrap_or(0);
+    // Several layers may be called on one line.
+    let are_several = layers().count() >= WHOLE_GRAPH || most > 0 && most / 2 >= least;
+    are_several && all.iter().all(is_part)
 }
 
 #[cfg(test)]
@@ -235,6 +241,30 @@ mod tests {
             )
         };
         assert_eq!(fix(&[of_function(), of_function(), of_function()]), None);
+    }
+
+    /// An evaluation's input, its two layers on one line, and its loss.
+    #[test]
+    fn layers_that_one_line_calls_are_a_graph_beside_what_comes_once() {
+        let (call, file) = module();
+        let of_line = |number| {
+            let calls = [("Net.forward", "/home/me/train.py"), (call, &file), MAIN];
+            of(1 << 20, &calls).times(number)
+        };
+        let batch = || of(1 << 20, &[MAIN]).times(30);
+        let told = fix(&[of_line(60), batch()]).unwrap_or_default();
+        assert!(told.contains("loss.item()"), "{told}");
+        // Outputs and labels of the batches.
+        assert_eq!(fix(&[of_line(30), batch()]), None);
+        // `torch.no_grad` as a decorator.
+        let context = "/usr/lib/python3/site-packages/torch/utils/_contextlib.py";
+        let calls = [
+            ("Net.forward", "/home/me/train.py"),
+            (call, &file),
+            ("decorate_context", context),
+            MAIN,
+        ];
+        assert_eq!(fix(&[of(1 << 20, &calls).times(60), batch()]), None);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub const NOWHERE: DevicePtr = 1;
 pub type CUresult = u32;
 /// `CUDA_SUCCESS`.
 pub const SUCCESS: CUresult = 0;
+/// `CUDA_ERROR_NOT_INITIALIZED`.
+pub const NOT_INITIALIZED: CUresult = 3;
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub const INVALID_VALUE: CUresult = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
