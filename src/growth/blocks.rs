@@ -19,6 +19,8 @@ pub struct Blocks {
     bytes: u64,
     /// True if each replaces a smaller one.
     are_anew: bool,
+    /// True if only some passes leave any.
+    are_rare: bool,
 }
 
 impl Blocks {
@@ -42,6 +44,16 @@ impl Blocks {
     /// Sets whether each replaces a smaller one.
     pub fn anew(self, are_anew: bool) -> Blocks {
         Blocks { are_anew, ..self }
+    }
+
+    /// Sets whether only some passes leave any.
+    pub fn rare(self, are_rare: bool) -> Blocks {
+        Blocks { are_rare, ..self }
+    }
+
+    /// Returns true if only some passes leave any.
+    pub fn are_rare(&self) -> bool {
+        self.are_rare
     }
 
     /// Returns true if each replaces a smaller one.
@@ -200,6 +212,7 @@ pub(super) mod tests {
             number: 1,
             bytes,
             are_anew: false,
+            are_rare: false,
         }
     }
 }

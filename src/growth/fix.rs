@@ -106,8 +106,9 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
 fn is_whole_graph(all: &[Blocks]) -> bool {
     let is_layer = |blocks: &&Blocks| blocks.is_forward() || blocks.is_loss();
     let is_part = |blocks: &Blocks| {
+        // What only some passes leave, an error or a condition keeps.
         let may_have_graph = !blocks.is_of_function() && !blocks.calls(&["decorate_context"]);
-        may_have_graph && (is_layer(&blocks) || blocks.is_own())
+        !blocks.are_rare() && may_have_graph && (is_layer(&blocks) || blocks.is_own())
     };
     let layers = || all.iter().filter(is_layer);
     let most = layers().map(Blocks::number).max().unwrap_or(0);
@@ -256,6 +257,8 @@ mod tests {
         assert!(told.contains("loss.item()"), "{told}");
         // Outputs and labels of the batches.
         assert_eq!(fix(&[of_line(30), batch()]), None);
+        let failed = [of_line(60), batch()].map(|blocks| blocks.rare(true));
+        assert_eq!(fix(&failed), None);
         // `torch.no_grad` as a decorator.
         let context = "/usr/lib/python3/site-packages/torch/utils/_contextlib.py";
         let calls = [

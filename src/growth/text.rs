@@ -199,7 +199,7 @@ fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
     let main = main.map(|keeper| {
         keeper.size.is_none().then(|| {
             let blocks = Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes);
-            blocks.anew(keeper.is_anew)
+            blocks.anew(keeper.is_anew).rare(keeper.every > 1.0)
         })
     });
     fix(&main.collect::<Option<Vec<Blocks>>>()?)
