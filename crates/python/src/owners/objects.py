@@ -17,7 +17,7 @@ PROPER = frozenset(("_parameters", "_buffers", "_modules", "state", "param_group
 ON_STACK = ("iterator", "generator", "coroutine", "enumerate", "zip", "map", "Iter", "wrapper", "method", "function", "Future", "Task", "anext")
 
 class Walk:
-    __slots__ = ("seen leaf user classed types parents labels roots next_o next_n next_k states graphs kinds infos sure maybe found special modules "
+    __slots__ = ("seen leaf user classed types parents labels roots next_o next_n next_k states graphs kinds infos sure maybe found sizes special modules "
                  "child nodes edges known readers torch steps keys cost count stopped dicts limit deep begins ends").split()
 
 def plain(name):
@@ -43,7 +43,8 @@ def push(w, value, parent, label, more=1):
     if kind is LEAF or id(value) in w.seen or w.cost + more > w.deep:
         return
     if more > 1:
-        w.maybe.setdefault(w.cost + more, []).append((value, parent, label))
+        for part, item in zip(w.maybe.setdefault(w.cost + more, ([], [], [])), (value, parent, label)):
+            part.append(item)
     else:
         enter(w, value, kind, parent, label)
 
@@ -63,7 +64,7 @@ def run(w):
     while (w.sure or w.maybe) and not w.stopped:
         cost = min(list(w.sure) + list(w.maybe))
         w.cost, (w.next_o, w.next_n, w.next_k) = cost, w.sure.pop(cost, None) or ([], [], [])
-        for value, parent, label in w.maybe.pop(cost, ()):
+        for value, parent, label in zip(*w.maybe.pop(cost, ())):
             if id(value) not in w.seen:
                 enter(w, value, kind_of(w, value), parent, label)
         objects, nodes, kinds, count = w.next_o, w.next_n, w.next_k, len(w.next_o)
@@ -97,6 +98,13 @@ def twice(take, value):
         except RuntimeError:
             return []
 
+def pairs(value):
+    """Keys and values, without a tuple for each: as many would count towards a collection."""
+    keys, values = twice(dict.__iter__, value), twice(dict.values, value)
+    if len(keys) != len(values):
+        keys, values = twice(dict.__iter__, value), twice(dict.values, value)
+    return zip(keys, values)
+
 def spread(w, values, node, label="[*]"):
     """The elements of a private list, all by one step: the inner loop of the walk."""
     kinds, seen, parents, labels = w.kinds, w.seen, w.parents, w.labels
@@ -129,7 +137,7 @@ def named(w, node, items, library, steps, make):
         if kind is None:
             kind = classify(w, type(item))
         if type(name) is not str:
-            push(w, name, node, ".<key>")
+            push(w, name, node, ".<key>", 4)
         if kind is LEAF or id(item) in seen:
             continue
         label = steps.get(name) if type(name) is str else "[*]"
@@ -180,7 +188,7 @@ def h_deque(w, value, node):
 
 def h_dict(w, value, node):
     if dict.__len__(value) <= KEYS:
-        for name, item in named(w, node, twice(dict.items, value), False, w.keys, key_step).items():
+        for name, item in named(w, node, pairs(value), False, w.keys, key_step).items():
             push(w, item, node, key_step(name))
     else:  # data, not structure: no keys are shown
         spread(w, twice(dict.values, value), node)
@@ -190,7 +198,7 @@ def h_local(w, value, node):  # threading.local has a dict of the dicts of all t
     for part in refer(value):
         for inner in twice(dict.values, part) if type(part) is dict else ():
             if type(inner) is dict:
-                fields(w, inner, node, twice(dict.items, inner), False)
+                fields(w, inner, node, pairs(inner), False)
 
 def h_cache(w, value, node):  # functools.lru_cache: keys and results are referents of the wrapper, or in its dict
     for part in refer(value):
@@ -212,7 +220,7 @@ def h_function(w, value, node):
     spread(w, value.__defaults__ or (), node, ".<default>")
     for part in refer(value):  # keyword defaults, and attributes if there are any (asking for __dict__ would make one)
         if type(part) is dict and part is not space:
-            fields(w, part, node, twice(dict.items, part), False)
+            fields(w, part, node, pairs(part), False)
     if type(space) is dict:  # a namespace that is no module's
         push(w, space, node, ".__globals__", PRIVATE)
 
@@ -230,7 +238,8 @@ def variables(w, code, parts, node, finished):
     if n != len(names):
         names = [name for name in own[:arguments] if not OLD or name not in cells]
     for i, value in enumerate(values):
-        push(w, value, node, local(code, names[i] if i < min(n, len(names)) else ""))
+        known = i < min(n, len(names))
+        push(w, value, node, local(code, names[i] if known else ""), 1 if known else 2)
 
 def local(code, name):
     return "." + (code.co_name if plain(code.co_name) else "<code>") + "()." + (name if plain(name) else "<local>")
@@ -269,15 +278,15 @@ def info_of(w, T):
     if info is None:
         slots, spaces, module, name = [], [], "", type_name(T)
         for base in type_mro(T):
-            own = twice(dict.items, refer(type_dict(base))[0])
-            slots += [(key, step(key), value.__get__) for key, value in own if type(value) is MEMBER]
-            spaces += [value.__get__ for key, value in own if type(value) is GETSET and key == "__dict__" and base is not type]
+            own = refer(type_dict(base))[0]
+            slots += [[key, step(key), value.__get__] for key, value in pairs(own) if type(value) is MEMBER and key != "__dict__"]
+            spaces += [value.__get__ for key, value in pairs(own) if type(value) in (GETSET, MEMBER) and key == "__dict__" and base is not type]
         try:
             module = type_module(T)
         except Exception:
             pass
         library = type(module) is str and module.partition(".")[0] not in w.user and (module in sys.modules or module == "builtins")
-        info = w.infos[id(T)] = (slots, spaces[0] if spaces else None, [], library, ".<" + (name if plain(name) else "?") + ">")
+        info = w.infos[id(T)] = [slots, spaces[0] if spaces else None, [], library, ".<" + (name if plain(name) else "?") + ">"]
     return info
 
 def undescribed(T, name):
@@ -305,7 +314,7 @@ def attributes(w, value, node, parts, whole=True):
     if not slots and getter and len(parts) <= 2 and type(parts[0]) is dict and (OLD or not names):
         space = getter(value)
         w.seen.add(id(space))
-        return fields(w, value, node, twice(dict.items, space), library)
+        return fields(w, value, node, pairs(space), library)
     leaf, rest, items = w.leaf, {}, []
     for part in parts:
         if id(type(part)) not in leaf and part is not T and kind_of(w, part) is not LEAF:
@@ -334,8 +343,8 @@ def attributes(w, value, node, parts, whole=True):
         w.dicts -= id(space) not in rest
         rest.pop(id(space), None)
         w.seen.add(id(space))
-        items = twice(dict.items, space)
-        for name, item in items:
+        items = pairs(space)
+        for name, item in pairs(space):
             held = rest.pop(id(item), None) is not None or kind_of(w, item) is not LEAF
             if held and not OLD and len(names) < KEYS and plain(name) and name not in names and undescribed(T, name):
                 names.append(name)
@@ -350,7 +359,7 @@ def fields(w, value, node, items, library):
         for part in ("_parameters", "_buffers", "_modules"):
             inner = proper.pop(part)
             w.seen.add(id(inner))
-            for name, item in twice(dict.items, inner):
+            for name, item in pairs(inner):
                 label = "[*]" if not plain(name) else "." + name
                 if part == "_modules":
                     w.child.setdefault(id(item), (id(value), label))
@@ -361,8 +370,8 @@ def fields(w, value, node, items, library):
                     if gradient is not None:
                         w.special.setdefault(bounds(w, gradient)[0], (id(value), label + ".grad"))
     elif "param_groups" in proper and dict in type_mro(type(proper.get("state"))):
-        for tensor, state in twice(dict.items, proper["state"]):
-            for name, item in twice(dict.items, state) if type(state) is dict and kind_of(w, tensor) is h_tensor else ():
+        for tensor, state in pairs(proper["state"]):
+            for name, item in pairs(state) if type(state) is dict and kind_of(w, tensor) is h_tensor else ():
                 if kind_of(w, item) is h_tensor and plain(name):
                     w.states[bounds(w, item)[0]] = (bounds(w, tensor)[0], name)
     for name, item in proper.items():
@@ -383,7 +392,7 @@ def container(take):
 def h_type(w, value, node):
     """Class attributes; of a library's class only containers and objects."""
     library = info_of(w, value)[3]
-    for name, item in twice(dict.items, refer(type_dict(value))[0]) if type_flags(value) & HEAP else ():
+    for name, item in pairs(refer(type_dict(value))[0]) if type_flags(value) & HEAP else ():
         kind = kind_of(w, item)
         if type(name) is str and kind is not LEAF and (kind in PLAIN or not library) and (name[:2] != "__" or kind is h_function) and name[:5] != "_abc_":
             push(w, item, node, step(name), PRIVATE if library and name[:1] == "_" else 1)

@@ -62,7 +62,7 @@ def h_tensor(w, value, node):
     w.count += 1
     address, size = bounds(w, value)
     if address and address not in w.found and (w.begins is None or wants(w, address)):
-        w.found[address] = (node, size)
+        w.found[address], w.sizes[address] = node, size
     if w.torch and w.readers[id(type(value))] is of_torch:
         gradient = gradient_of(w, value)
         if gradient is not None:
@@ -139,7 +139,8 @@ def users(path):
 def root(w, text, names, offset):
     w.roots.append(text)
     for name, value in names:
-        push(w, value, -len(w.roots), name if plain(name) else "[*]" if name[:1] != "<" else name, offset)
+        if type(name) is str and (name[:2] != "__" or name[-2:] != "__"):
+            push(w, value, -len(w.roots), name if plain(name) or name in ("<thread>", "<task>") else "[*]", offset)
 
 def begin(w, frames, previous):
     before = set([owner[3].rpartition(":")[0] for owner in previous or ()])
@@ -148,21 +149,21 @@ def begin(w, frames, previous):
         where = function + " " + path.rpartition("/")[2]
         order.append((where not in before, ranks.setdefault(thread, len(ranks)), -i, where + ":" + str(line)))
     for _, _, i, text in sorted(order):  # what named something before comes first, then the outermost: names that stay
-        root(w, text, twice(dict.items, frames[-i][4]), 1 if users(frames[-i][2]) else LIBRARY_FRAME)
+        root(w, text, pairs(frames[-i][4]), 1 if users(frames[-i][2]) else LIBRARY_FRAME)
     mine, others = [], []
-    for name, module in twice(dict.items, sys.modules):
+    for name, module in pairs(sys.modules):
         if type(name) is str and MODULE in type_mro(type(module)):
             space = module_dict(module)
             path = space.get("__file__")
             own = users(path) or path is None and name not in sys.builtin_module_names and "__path__" not in space
-            (mine if own or name == "__main__" else others).append((name, space))
+            (mine if own or name == "__main__" else others).append(name)
             w.seen.add(id(space))
-    tops = set([name for name, _ in others])
-    others += [pair for pair in mine if pair[0].partition(".")[0] in tops]
-    mine = [pair for pair in mine if pair[0].partition(".")[0] not in tops]
-    w.user.update([name.partition(".")[0] for name, _ in mine])
-    for name, space in mine:
-        root(w, "module " + name, [pair for pair in twice(dict.items, space) if type(pair[0]) is str and pair[0][:2] != "__"], USER_MODULE)
+    tops = set(others)
+    others += [name for name in mine if name.partition(".")[0] in tops]
+    mine = [name for name in mine if name.partition(".")[0] not in tops]
+    w.user.update([name.partition(".")[0] for name in mine])
+    for name in mine:
+        root(w, "module " + name, pairs(look(name)), USER_MODULE)
     root(w, "module threading", [("<thread>", thread) for thread in twice(dict.values, look("threading").get("_active") or {})], THREAD)
     for name in ("_all_tasks", "_scheduled_tasks", "_eager_tasks"):
         for part in refer(look("asyncio.tasks").get(name)):  # of a WeakSet, whose set has weak references
@@ -176,11 +177,10 @@ def libraries(w, others):
     """Module-level containers and objects of libraries, to a small depth, when all else was looked at."""
     w.deep = w.cost + DEEP
     w.next_o, w.next_n, w.next_k = w.sure[w.cost + 1] = ([], [], [])
-    for name, space in others:
-        values = [(key, value) for key, value in twice(dict.items, space) if type(key) is str and key[:2] != "__"]
+    for name in others:
         w.roots.append("module " + name)
-        for key, value in values:
-            if kind_of(w, value) is not h_function:
+        for key, value in pairs(look(name)):
+            if type(key) is str and key[:2] != "__" and kind_of(w, value) is not h_function:
                 push(w, value, -len(w.roots), key if plain(key) else "[*]", 1 + (key[:1] == "_"))
         if late(w):
             return
@@ -191,18 +191,17 @@ def text_of(w, memo, node):
     while node >= 0 and node not in memo:
         chain.append(node)
         node = w.parents[node]
-    text, top = memo[node] if node >= 0 else ("", -node - 1)
+    text = memo[node] if node >= 0 else str(-node - 1) + " "
     for node in reversed(chain):
         label = w.labels[node]
-        if not text:
+        if text[-1] == " ":
             label = label.lstrip(".")
         elif label and (text.endswith(label + "~") or label != "[*]" and text.endswith(label + label)):
             text, label = text.rstrip("~"), "~"  # node.next.next~ is any number of them
         elif label[:2] == ".<" and label[-1] == ">" and " " not in label and text[-1] == ">" and " " not in text[text.rfind("<"):]:
             label = ""
-        text = text + label if len(text) < TEXT else text
-        memo[node] = (text, top)
-    return text, top
+        text = memo[node] = text + label if len(text) < TEXT else text
+    return text  # a string that begins with the root's number: as many tuples would count towards a collection
 
 def parameter(w, memo, address):
     """The path of a parameter is that of its outermost module, and its own dotted name."""
@@ -212,26 +211,25 @@ def parameter(w, memo, address):
             break
         module, part = w.child[module]
         name = part + name
-    text, top = text_of(w, memo, w.modules[module])
-    return text + name, top
+    return text_of(w, memo, w.modules[module]) + name
 
 def names_of(w):
-    memo, owners = {}, []
-    for address, (node, size) in w.found.items():
+    memo, owners, graphs = {}, [], []
+    for address, node in w.found.items():
         of, name = w.states.get(address, (address, ""))
-        if of in w.special:
-            path, top = parameter(w, memo, of)
-        else:
-            path, top = text_of(w, memo, w.found[of][0] if of in w.found else node)
+        text = parameter(w, memo, of) if of in w.special else text_of(w, memo, w.found.get(of, node))
+        top, _, path = text.partition(" ")
         if name and (of in w.special or of in w.found):
             path = "state of " + path + ": " + name
-        owners.append((address, size, path, w.roots[top]))
-    graphs = [("graph",) + text_of(w, memo, node) + (count, leaves) for node, count, leaves in w.graphs]
-    return owners, [(kind, path, w.roots[top], count, leaves) for kind, path, top, count, leaves in graphs]
+        owners.append((address, w.sizes[address], path, w.roots[int(top)]))
+    for node, count, leaves in w.graphs:
+        top, _, path = text_of(w, memo, node).partition(" ")
+        graphs.append(("graph", path, w.roots[int(top)], count, leaves))
+    return owners, graphs
 
 def look_at_all(frames, wanted, budget_s, previous, start):
     w = Walk()
-    for i, name in enumerate(Walk.__slots__[:28]):
+    for i, name in enumerate(Walk.__slots__[:29]):
         setattr(w, name, set() if i < 4 else [] if i < 11 else {})
     w.graphs = []
     w.cost, w.count, w.stopped, w.dicts, w.limit, w.deep = 0, 0, False, DICTS, start + budget_s, UNLIMITED

@@ -72,8 +72,6 @@ class Keepers(unittest.TestCase):
             self.assertEqual([path(t, weights=weights) for t in kept], ["weights.<cache>[*]"] * 2)
 
     def test_traceback_of_an_exception(self):
-        tensor = Tensor()
-
         def fail(given):
             inner = [given]
             raise ValueError(len(inner))
@@ -82,23 +80,23 @@ class Keepers(unittest.TestCase):
             fail(argument)
             never = 1
             return never
-        try:
-            outer(tensor)
-        except ValueError as error:
-            errors = [error]
-        found = owner(tensor, frame(errors=errors))[0]
-        self.assertIn(found, ("errors[*].__traceback__.fail().given", "errors[*].__traceback__.outer().argument"))
+
+        def attempt(tried, arguments):
+            try:
+                tried(*arguments.pop())
+            except Exception as error:
+                return error
+        tensor = Tensor()
+        errors = [attempt(outer, [(tensor,)])]
+        self.assertIn(path(tensor, errors=errors), ["errors[*].__traceback__." + end for end in ("fail().given", "outer().argument")])
         inner = Tensor()
 
-        def later(error):
-            held = inner
+        def later(error, made):
+            held = made.pop()
             raise KeyError(held is None) from error
-        try:
-            later(errors.pop())
-        except KeyError as error:
-            errors.append(error)
-        self.assertEqual(owner(tensor, frame(errors=errors))[0].split(".")[1], "__cause__")
-        self.assertIn(path(inner, errors=errors), ("errors[*].__traceback__.later().held", "errors[*].__traceback__.later().inner"))
+        errors = [attempt(later, [(errors.pop(), [inner])])]
+        self.assertEqual(path(tensor, errors=errors).split(".")[1], "__cause__")
+        self.assertEqual(path(inner, errors=errors), "errors[*].__traceback__.later().held")
 
     def test_arguments_of_an_exception(self):
         tensor = Tensor()
@@ -222,7 +220,7 @@ class Keepers(unittest.TestCase):
         self.assertIn(path(tensor, jobs=simple), ("jobs.<SimpleQueue>", "jobs.<SimpleQueue>[*]"))
         self.assertEqual(path(tensor, jobs=[future]), "jobs[*]._result['loss']")
         self.assertEqual(path(tensor, jobs=iter([tensor])), "jobs.<list_iterator>[*]")
-        self.assertEqual(path(tensor, jobs=zip([1], [tensor])), "jobs.<zip>[*]")
+        self.assertEqual(path(tensor, jobs=zip([1], [tensor])), "jobs.<zip>[*].<list_iterator>[*]")
         self.assertEqual(path(tensor, jobs=types.MethodType(len, box)), "jobs.__self__.held")
         self.assertEqual(path(tensor, jobs=results.append), "jobs.<builtin_function_or_method>[*]")
 

