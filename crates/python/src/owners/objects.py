@@ -99,7 +99,9 @@ def twice(take, value):
             return []
 
 def pairs(value):
-    """Keys and values, without a tuple for each: as many would count towards a collection."""
+    """Keys and values, without a tuple for each of many: they would count towards a collection."""
+    if dict.__len__(value) <= 16:
+        return twice(dict.items, value)
     keys, values = twice(dict.__iter__, value), twice(dict.values, value)
     if len(keys) != len(values):
         keys, values = twice(dict.__iter__, value), twice(dict.values, value)
@@ -229,7 +231,8 @@ def variables(w, code, parts, node, finished):
     If as many are set as there are names, all names are certain; else those of the arguments."""
     at = max([i for i, part in enumerate(parts[:6]) if part is code] + [-1]) + 1
     values = parts[at + 2 if OLD else at:] if at else []
-    n, cells, arguments = len(values), code.co_cellvars, code.co_argcount + code.co_kwonlyargcount + sum(map(bool, (code.co_flags & 4, code.co_flags & 8)))
+    n, cells, arguments = len(values), code.co_cellvars, code.co_argcount + code.co_kwonlyargcount
+    arguments += sum(map(bool, (code.co_flags & 4, code.co_flags & 8)))
     while not finished and n > arguments and type_name(type(values[n - 1])).endswith(ON_STACK):
         n -= 1  # on the stack of a suspended frame lies what its loops and awaits work on
     own = code.co_varnames
@@ -319,7 +322,7 @@ def attributes(w, value, node, parts, whole=True):
     for part in parts:
         if id(type(part)) not in leaf and part is not T and kind_of(w, part) is not LEAF:
             rest[id(part)] = part
-    if not rest:
+    if not rest or w.cost >= w.deep:
         return
     for name, label, get in slots:
         try:
@@ -334,7 +337,10 @@ def attributes(w, value, node, parts, whole=True):
         except AttributeError:
             continue
         if rest.pop(id(item), None) is not None:
-            items.append((name, item))
+            if library or name in PROPER:
+                items.append((name, item))
+            elif id(item) not in w.seen:
+                enter(w, item, kind_of(w, item), node, w.steps.get(name) or step(name))
             if not rest:
                 break
     dicts = rest and getter and any([type(part) is dict for part in rest.values()])
@@ -348,7 +354,8 @@ def attributes(w, value, node, parts, whole=True):
             held = rest.pop(id(item), None) is not None or kind_of(w, item) is not LEAF
             if held and not OLD and len(names) < KEYS and plain(name) and name not in names and undescribed(T, name):
                 names.append(name)
-    fields(w, value, node, items, library)
+    if items:
+        fields(w, value, node, items, library)
     for part in rest.values() if whole else ():
         push(w, part, node, other)
 
@@ -388,33 +395,3 @@ def container(take):
         attributes(w, value, node, refer(value)[:len(info_of(w, type(value))[0]) + 2], False)
         take(w, value, node)
     return both
-
-def h_type(w, value, node):
-    """Class attributes; of a library's class only containers and objects."""
-    library = info_of(w, value)[3]
-    for name, item in pairs(refer(type_dict(value))[0]) if type_flags(value) & HEAP else ():
-        kind = kind_of(w, item)
-        if type(name) is str and kind is not LEAF and (kind in PLAIN or not library) and (name[:2] != "__" or kind is h_function) and name[:5] != "_abc_":
-            push(w, item, node, step(name), PRIVATE if library and name[:1] == "_" else 1)
-    for base in () if library else type_mro(value)[1:]:
-        push(w, base, node, "", 2)
-
-def classify(w, T):
-    """The handler of a type, found once per walk."""
-    kind, collected = None, type_flags(T) & COLLECTED
-    for base in type_mro(T):
-        kind = w.known.get(id(base))
-        if kind is not None:
-            if base is not T and base is not MODULE:
-                kind = SUBCLASS.get(kind, kind) or (h_object if collected else LEAF)
-            if kind is h_tensor:
-                w.readers[id(T)] = w.readers[id(base)]
-            break
-    if kind is None:
-        node = w.torch and type(class_attribute(T, "next_functions")) in (GETSET, MEMBER)
-        kind = h_node if node else h_object if collected else LEAF
-    if kind is LEAF:
-        w.leaf.add(id(T))
-    w.types.append(T)  # so that its id stays its own
-    w.kinds[id(T)] = kind
-    return kind

@@ -106,7 +106,38 @@ def h_node(w, value, node):
     graph(w, value, node)
     attributes(w, value, node, refer(value))
 
-# Roots and names
+# Types, roots and names
+
+def h_type(w, value, node):
+    """Class attributes; of a library's class only containers and objects."""
+    library = info_of(w, value)[3]
+    for name, item in pairs(refer(type_dict(value))[0]) if type_flags(value) & HEAP else ():
+        kind = kind_of(w, item)
+        told = type(name) is str and (name[:2] != "__" or kind is h_function) and name[:5] != "_abc_"
+        if told and kind is not LEAF and (kind in PLAIN or not library):
+            push(w, item, node, step(name), PRIVATE if library and name[:1] == "_" else 1)
+    for base in () if library else type_mro(value)[1:]:
+        push(w, base, node, "", 2)
+
+def classify(w, T):
+    """The handler of a type, found once per walk."""
+    kind, collected = None, type_flags(T) & COLLECTED
+    for base in type_mro(T):
+        kind = w.known.get(id(base))
+        if kind is not None:
+            if base is not T and base is not MODULE:
+                kind = SUBCLASS.get(kind, kind) or (h_object if collected else LEAF)
+            if kind is h_tensor:
+                w.readers[id(T)] = w.readers[id(base)]
+            break
+    if kind is None:
+        node = w.torch and type(class_attribute(T, "next_functions")) in (GETSET, MEMBER)
+        kind = h_node if node else h_object if collected else LEAF
+    if kind is LEAF:
+        w.leaf.add(id(T))
+    w.types.append(T)  # so that its id stays its own
+    w.kinds[id(T)] = kind
+    return kind
 
 def look(name):
     module = sys.modules.get(name)

@@ -5,10 +5,8 @@ import concurrent.futures
 import dataclasses
 import functools
 import queue
-import sys
 import threading
 import types
-import typing
 import unittest
 import weakref
 
@@ -184,8 +182,8 @@ class Keepers(unittest.TestCase):
         self.assertEqual(path(tensor, history=collections.deque([{"loss": tensor}])), "history[*]['loss']")
 
     def test_containers(self):
-        for value, shown in (([[1], None], "[*]"), ((1, None), "[*]"), ({"a": {1: None}}, "['a'][*]"), (collections.defaultdict(list, k=[None]), "['k'][*]"),
-                             (collections.OrderedDict(x=None), "['x']"), (types.MappingProxyType({"y": None}), "['y']"),
+        for value, shown in (([[1], None], "[*]"), ((1, None), "[*]"), ({"a": {1: None}}, "['a'][*]"),
+                             (collections.defaultdict(list, k=[None]), "['k'][*]"), (collections.OrderedDict(x=None), "['x']"), (types.MappingProxyType({"y": None}), "['y']"),
                              (collections.namedtuple("Pair", "left right")(1, None), ".right"), (types.SimpleNamespace(n=None), ".n")):
             tensor = Tensor()
 
@@ -238,7 +236,8 @@ class Keepers(unittest.TestCase):
 
     def test_weak_containers_own_nothing(self):
         tensor = Tensor()
-        weak = [weakref.ref(tensor), weakref.WeakSet([tensor]), weakref.WeakValueDictionary(a=tensor), weakref.WeakKeyDictionary({tensor: 1}), weakref.proxy(tensor)]
+        weak = [weakref.ref(tensor), weakref.WeakSet([tensor]), weakref.WeakValueDictionary(a=tensor), weakref.proxy(tensor),
+                weakref.WeakKeyDictionary({tensor: 1})]
         self.assertIsNone(path(tensor, weak=weak))
         other = Tensor()
         self.assertEqual(path(other, weak=weakref.WeakKeyDictionary({tensor: [other]})), "weak.data[*][*]")
