@@ -83,7 +83,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(CALLED, [])
         found = {o[0]: o[2] for o in found}
         self.assertEqual([found.get(t.address, "").split(".")[0] for t in tensors[:3]], ["things[*]"] * 3)
-        self.assertGreaterEqual(len([t for t in tensors if t.address in found]), len(tensors) - 3)
+        self.assertEqual([t for t in tensors if t.address not in found], [])
 
     def test_keys_that_are_equal_by_a_method_of_theirs(self):
         class Key:
