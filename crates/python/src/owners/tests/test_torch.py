@@ -107,6 +107,17 @@ class Torch(unittest.TestCase):
         self.assertEqual(sorted(o[0] for o in owners), sorted(t.address for t in tensors[::3]))
         self.assertEqual(walk([frame(tensors=tensors)], [], 9)[0], [])
 
+    def test_libraries_are_looked_at_only_for_what_is_missing(self):
+        near, far = Tensor(), Tensor()
+        fakes.library("somelib", cache=[far])
+        try:
+            blocks = [(t.address, t.address + 512) for t in (near, far)]
+            self.assertEqual([o[3] for o in walk([frame(x=near)], blocks, 9)[0]], ["main train.py:7", "module somelib"])
+            all_of_it = walk([frame(x=near)], blocks, 9)[1]["objects"]
+            self.assertLess(walk([frame(x=near)], blocks[:1], 9)[1]["objects"], all_of_it - 50)
+        finally:
+            del sys.modules["somelib"]
+
     def test_torch_function_is_off_meanwhile_and_on_again(self):
         fakes.Guard.entered = 0
         walk([frame(a=Tensor())], None, 9)
