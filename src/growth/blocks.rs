@@ -13,7 +13,7 @@ pub struct Blocks {
     calls: Vec<Symbol>,
     /// Native functions, innermost first.
     native: Vec<String>,
-    /// Number of them.
+    /// Blocks that all passes left.
     number: u64,
     /// Bytes of each on average.
     bytes: u64,
@@ -67,7 +67,7 @@ impl Blocks {
         calls.any(|call| file(call).ends_with("torch/autograd/function.py"))
     }
 
-    /// Number of the blocks.
+    /// Returns how many blocks all passes left.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -189,7 +189,7 @@ pub(super) mod tests {
     }
 
     impl Blocks {
-        /// So many of them.
+        /// Sets the number of blocks.
         pub(in crate::growth) fn times(self, number: u64) -> Blocks {
             Blocks { number, ..self }
         }

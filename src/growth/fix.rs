@@ -101,8 +101,8 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
     Some(fix.to_string())
 }
 
-/// Tells whether blocks are of a forward pass and its inputs, and of several layers: those of one layer may be
-/// an output, which is kept without a graph.
+/// Tells whether blocks are of several layers of a forward pass, and of its inputs. Blocks of one layer
+/// may be an output, which is kept without a graph.
 fn is_whole_graph(all: &[Blocks]) -> bool {
     let is_layer = |blocks: &&Blocks| blocks.is_forward() || blocks.is_loss();
     let is_part = |blocks: &Blocks| {
