@@ -6,7 +6,7 @@ use crate::recording::Recording;
 use crate::replay::{Policy, ReplayDevice, run};
 use crate::requests::Requests;
 use gpushim_alloc as alloc;
-use gpushim_trace::Layer;
+use gpushim_trace::{Kind, Layer, Record};
 
 /// Requests beyond which nothing is replayed here: each replay takes about a microsecond for each.
 const MOST: usize = 1 << 19;
@@ -19,6 +19,8 @@ pub struct Replays {
     layer: Layer,
     /// The allocator that served them, if that is known.
     policy: Option<Policy>,
+    /// False if CUDA graphs have pools of their own and the recording does not tell their blocks.
+    are_pools_known: bool,
     /// Bytes that it reserves for them at most; where it is not known, what was recorded.
     pub reserved: u64,
 }
@@ -50,10 +52,15 @@ impl Replays {
             Some(policy) => reserved(policy, &requests),
             None => requests.recorded_reserved()?,
         };
+        let is_capture = |record: Record| record.event.kind == Kind::CaptureBegin;
+        let are_pools_known = focus.layer != Layer::Tensor
+            || recording.caching().is_some()
+            || !recording.events().any(is_capture);
         Some(Replays {
             requests,
             layer: focus.layer,
             policy,
+            are_pools_known,
             reserved,
         })
     }
@@ -67,6 +74,9 @@ impl Replays {
     /// The settings that would have reserved less, with the bytes, in a sentence: `unused` bytes were
     /// reserved and not used.
     pub fn advice(&self, unused: u64) -> Option<String> {
+        if !self.are_pools_known {
+            return None;
+        }
         let vmm = Policy::Gpushim(alloc::Policy::Vmm);
         let candidates = match self.layer {
             Layer::Tensor => vec![

@@ -17,5 +17,5 @@ fn programs_after_public_reports_are_judged_rightly() {
         "{text}{}",
         String::from_utf8_lossy(&judged.stderr)
     );
-    assert!(text.contains("17 of 17"), "{text}");
+    assert!(text.contains("18 of 18"), "{text}");
 }

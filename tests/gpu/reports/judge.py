@@ -40,9 +40,11 @@ def wrong(findings, truth):
             return f"each pass leaves {truth['grows']} bytes; said {rates or kinds or 'nothing'}"
         if truth.get("sites") and not lines(grown) & set(truth["sites"]):
             return f"the place is one of {truth['sites']}; said {sorted(lines(grown))}"
-        for words in truth.get("no_fix", ()):
-            if any(words in (one.get("fix") or "") for one in grown):
-                return f"a fix that does not fit: {words}"
+    for one in findings:
+        if one.get("per_iteration") or one["kind"] == truth.get("kind"):
+            for words in truth.get("no_fix", ()):
+                if words in (one.get("fix") or ""):
+                    return f"a fix that does not fit: {words}"
     if "kind" in truth:
         texts = [f"{one['text']} {one.get('fix') or ''}" for one in findings if one["kind"] == truth["kind"]]
         if not texts:
