@@ -1,15 +1,15 @@
-//! What to change in the program, for the patterns of blocks that are left behind which have a name.
+//! Changes to the program, for kept blocks of a known pattern.
 //!
-//! A pattern is recognised by the calls that made the blocks and by their sizes, never by sizes alone: a fix that does not fit
-//! is worse than none. Without a pattern there is no fix, and the guide's general advice stands.
+//! The calls that made the blocks tell the pattern, with their sizes; never sizes alone. A fix that does
+//! not fit is worse than none.
 
 use super::blocks::Blocks;
 
-/// A pattern.
+/// A way to keep blocks, and its fix.
 struct Pattern {
-    /// Whether blocks are of it.
+    /// Tells whether blocks are kept in this way.
     fits: fn(&Blocks) -> bool,
-    /// What to do.
+    /// The change, in a sentence.
     fix: &'static str,
 }
 
