@@ -54,6 +54,14 @@ void gpushim_pause(void);
 void gpushim_record(void);
 int gpushim_is_recording(void);
 
+/* Who keeps the block at an address of device memory, as of now, for people: "KV cache of request", without numbers that
+   change. It holds until the block is freed or another is announced. Names are copied, up to 4,096 bytes. */
+void gpushim_owner(const void *block, const char *name);
+
+/* Has the trace say who keeps each block, at the next instruction of the main thread of a Python program. Nothing happens
+   without GPUSHIM_OWNERS=auto. */
+void gpushim_owners(void);
+
 /* Kinds of memory that gpushim_usage tells apart. */
 enum gpushim_kind {
     GPUSHIM_TENSORS = 0, /* what a framework hands out of memory that it holds */

@@ -5,7 +5,7 @@
     import gpushim
     gpushim.load("gpushim-host-4711.trace").findings     # what stands out in it
 
-Within a process that gpushim is preloaded into (``gpushim run`` does that), `range`, `mark`, `pause`, `record`,
+Within a process that gpushim is preloaded into (``gpushim run`` does that), `range`, `mark`, `owners`, `pause`, `record`,
 `reset_peak`, `usage` and `stats` act on its own recording; elsewhere they do nothing, at hardly any cost.
 """
 
@@ -17,6 +17,7 @@ from ._process import (
     is_recording,
     library_version,
     mark,
+    owners,
     pause,
     range,
     record,
@@ -41,6 +42,7 @@ __all__ = [
     "library_version",
     "load",
     "mark",
+    "owners",
     "pause",
     "range",
     "record",

@@ -55,7 +55,8 @@ class _Library:
             self.push, self.pop, self.mark = push, pop, mark
             self.pause, self.record = names.gpushim_pause, names.gpushim_record
             self.is_recording, self.reset_peak = names.gpushim_is_recording, names.gpushim_reset_peak
-            for function in (self.pause, self.record, self.reset_peak):
+            self.owners = names.gpushim_owners
+            for function in (self.pause, self.record, self.reset_peak, self.owners):
                 function.argtypes, function.restype = [], None
             number = ctypes.c_ulonglong
             self._usage, self._stats, self._version = names.gpushim_usage, names.gpushim_stats, names.gpushim_version
@@ -213,6 +214,17 @@ def reset_peak() -> None:
     library = _library()
     if library.is_there:
         library.reset_peak()
+
+
+def owners() -> None:
+    """Has the trace say who keeps each block of device memory: by which name this program reaches it.
+
+    The main thread looks at the program's objects as soon as this function has returned to it. Nothing happens without
+    GPUSHIM_OWNERS=auto, which ``gpushim run`` sets.
+    """
+    library = _library()
+    if library.is_there:
+        library.owners()
 
 
 def usage(kind: str = "device", device: int = 0) -> Optional[Usage]:

@@ -13,7 +13,7 @@ use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
 use crate::output::escape::shown;
 
-/// Pause or resume the recording of a running process, set a mark in its trace, or copy the trace.
+/// Pause or resume the recording of a running process, set a mark in its trace, record who keeps its memory, or copy the trace.
 ///
 /// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
 /// second or so: its background thread does what is asked, and the program's own threads wait for nothing.
@@ -22,6 +22,7 @@ use crate::output::escape::shown;
   gpushim control 4711 pause
   gpushim control 4711 resume
   gpushim control 4711 mark after-warm-up
+  gpushim control 4711 owners         # who keeps each block, in the trace
   gpushim control 4711 dump -o now.trace  # then: gpushim report now.trace")]
 pub struct Args {
     /// The id of the process, as `gpushim top --once` shows it.
@@ -41,6 +42,8 @@ enum Act {
         /// The name, at most 1,024 bytes.
         name: String,
     },
+    /// Record who keeps each block of device memory now: by which name the Python program reaches it.
+    Owners,
     /// Copy the trace as it is at this moment, with all events that it has; the process goes on.
     Dump {
         /// The copy, an ordinary trace. If none is named: beside RUN.trace, as RUN.dump.trace.
@@ -67,6 +70,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Act::Mark { name } => {
             target.ask("set a mark in", &Request::Mark(name.clone()))?;
             format!("mark `{}` set", shown(name))
+        }
+        Act::Owners => {
+            target.ask("record owners in", &Request::Owners)?;
+            "its main thread records who keeps each block, at its next Python instruction"
+                .to_string()
         }
         Act::Dump { output } => {
             let copy = output

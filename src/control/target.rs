@@ -89,6 +89,10 @@ impl Target {
             Ok(Answer::Unknown) => {
                 "its gpushim does not know this request; start it with this version".to_string()
             }
+            Ok(Answer::Refused) => {
+                "owners are not recorded there: it runs no Python 3.8 to 3.14, or was started without GPUSHIM_OWNERS=auto"
+                    .to_string()
+            }
             Err(_) if has_ended_meanwhile => "it ended before it answered".to_string(),
             Err(_) if is_stopped(self.pid) => format!(
                 "it did not answer within {seconds} s, because it is stopped; continue it with `kill -CONT {}`",

@@ -8,7 +8,7 @@ use crate::output::escape::{self, shown};
 use crate::output::units::{bytes, span};
 use crate::recording::{Frame, Function, Names, Recording, calls, ranges};
 use crate::symbols::lines;
-use gpushim_trace::{Cost, Event, Kind, Record, flags};
+use gpushim_trace::{Cost, Event, Kind, Occasion, OwnerWords, Record, flags};
 
 /// Writes the events of a recording, with their stacks if `names` is given.
 pub struct Listing<'a> {
@@ -74,6 +74,10 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
         result,
         ..
     } = record.event;
+    let (address, size) = match kind {
+        Kind::OwnersWalk => (0, 0),
+        _ => (address, size),
+    };
     let device = if device == Event::NO_DEVICE {
         "-".to_string()
     } else {
@@ -98,6 +102,18 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
     }
     if let Some(domain) = &detail.domain {
         write!(out, " of {domain:?}")?;
+    }
+    for (before, text) in [
+        (" from ", detail.root.as_deref()),
+        (", ", detail.kept),
+        (" at: ", detail.occasion),
+    ] {
+        if let Some(text) = text {
+            write!(out, "{before}{text}")?;
+        }
+    }
+    if let Some(ns) = detail.took_ns {
+        write!(out, ", took {}", span(ns))?;
     }
     if let Some(number) = detail.number {
         write!(out, " number {number}")?;
@@ -168,10 +184,13 @@ impl Line {
             flags: flag_names(event.flags),
             device: (event.device != Event::NO_DEVICE).then_some(event.device),
             address: match event.kind {
-                Kind::PoolState => 0,
+                Kind::PoolState | Kind::OwnersWalk => 0,
                 _ => event.address,
             },
-            size: event.size,
+            size: match event.kind {
+                Kind::OwnersWalk => 0,
+                _ => event.size,
+            },
             result: event.result,
             stack: (event.stack != 0).then_some(event.stack),
             frames: None,
@@ -189,6 +208,18 @@ struct Detail {
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     domain: Option<String>,
+    /// Where an owner's path begins: a function with its line, or a module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<String>,
+    /// In which way a block is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<&'static str>,
+    /// Why the program's objects were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    occasion: Option<&'static str>,
+    /// How long that took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     number: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,6 +314,21 @@ impl Detail {
                 reserved: first,
                 largest_free: second,
                 waiting: (event.address > 0).then_some(event.address),
+                ..detail
+            },
+            Kind::Owner => {
+                let words = OwnerWords::unpack(event.extra);
+                Detail {
+                    name: string(words.path.into()),
+                    root: string(words.root.into()),
+                    kept: Some(words.kept.name()),
+                    ..detail
+                }
+            }
+            Kind::OwnersWalk => Detail {
+                occasion: Some(Occasion::from_number(event.address).name()),
+                number: Some(event.size),
+                took_ns: first,
                 ..detail
             },
             Kind::Trim | Kind::Export | Kind::RangePop | Kind::ModuleLoad | Kind::Unknown => detail,

@@ -234,6 +234,8 @@ impl Counts {
             | Kind::ThreadName
             | Kind::PoolState
             | Kind::ModuleLoad
+            | Kind::Owner
+            | Kind::OwnersWalk
             | Kind::Unknown => {}
         }
     }

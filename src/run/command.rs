@@ -84,6 +84,9 @@ pub struct Args {
         default_missing_value = "on"
     )]
     python: Option<OsString>,
+    /// Whether the trace says who keeps each block, of a Python program; it does unless `off` (GPUSHIM_OWNERS).
+    #[arg(long, value_name = "auto|off")]
+    owners: Option<OsString>,
     /// Whether frameworks' own allocations are recorded (GPUSHIM_TENSORS).
     #[arg(long)]
     tensors: Option<OsString>,
@@ -122,7 +125,7 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> [(&'static str, &Option<OsString>); 15] {
+    fn options(&self) -> [(&'static str, &Option<OsString>); 16] {
         [
             ("GPUSHIM_POLICY", &self.policy),
             ("GPUSHIM_REUSE", &self.reuse),
@@ -135,6 +138,7 @@ impl Args {
             ("GPUSHIM_SPOOL_SIZE", &self.spool_size),
             ("GPUSHIM_STACKS", &self.stacks),
             ("GPUSHIM_PYTHON", &self.python),
+            ("GPUSHIM_OWNERS", &self.owners),
             ("GPUSHIM_TENSORS", &self.tensors),
             ("GPUSHIM_TAKEOVER", &self.takeover),
             ("GPUSHIM_ELASTIC", &self.elastic),
@@ -181,9 +185,10 @@ fn period(text: &str) -> Result<Period> {
 
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
-/// What `run` sets by itself: stacks, and all events within a budget of the disk.
-const DEFAULTS: [(&str, &str); 3] = [
+/// What `run` sets by itself: stacks, owners, and all events within a budget of the disk.
+const DEFAULTS: [(&str, &str); 4] = [
     (STACKS, "all"),
+    ("GPUSHIM_OWNERS", "auto"),
     ("GPUSHIM_TRACE_MODE", "full"),
     ("GPUSHIM_SPOOL_SIZE", "4G"),
 ];

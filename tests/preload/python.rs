@@ -13,17 +13,17 @@ use crate::support::{Outcome, Run, library, place};
 
 /// A Python of this machine.
 #[derive(Clone, Debug)]
-struct Python {
-    program: PathBuf,
+pub struct Python {
+    pub program: PathBuf,
     /// The version: 3 and this.
-    minor: u8,
+    pub minor: u8,
 }
 
 /// The versions whose frames are read.
 const VERSIONS: std::ops::RangeInclusive<u8> = 8..=14;
 
 /// Those of the path, of the system and of pyenv, each program once. Says which versions are missing.
-fn pythons() -> Vec<Python> {
+pub fn pythons() -> Vec<Python> {
     let names = VERSIONS.map(|minor| PathBuf::from(format!("python3.{minor}")));
     let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let pyenv = pyenv.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
@@ -74,7 +74,7 @@ pub fn python() -> Option<PathBuf> {
         .next()
 }
 
-fn run(python: &Python, program: &str, arguments: &[&str]) -> Run {
+pub fn run(python: &Python, program: &str, arguments: &[&str]) -> Run {
     Run::new(&python.program)
         .arg(place().root.join("tests/programs/python").join(program))
         .args(arguments)

@@ -67,6 +67,8 @@ pub struct Config {
     pub stacks: Stacks,
     /// Whether stacks have Python's functions.
     pub python: bool,
+    /// Whether the owners of blocks are recorded.
+    pub owners: Announcements,
     /// Whether ranges and marks are listened to.
     pub nvtx: Announcements,
     /// Whether frameworks' own allocations are listened to.
@@ -223,6 +225,7 @@ impl Resolved {
             spool_floor: source.get(&variables::SPOOL_FLOOR, size),
             stacks: source.get(&variables::STACKS, values::stacks),
             python: source.get(&variables::PYTHON, values::python),
+            owners: source.get(&variables::OWNERS, values::announcements),
             nvtx: source.get(&variables::NVTX, values::announcements),
             tensors: source.get(&variables::TENSORS, values::announcements),
             takeover: source.get(&variables::TAKEOVER, values::takeover),

@@ -34,6 +34,7 @@ fn defaults_are_those_of_the_table() {
             spool_floor: 1 << 30,
             stacks: Stacks::Off,
             python: true,
+            owners: Announcements::Off,
             nvtx: Announcements::Auto,
             tensors: Announcements::Auto,
             takeover: Takeover::default(),

@@ -80,6 +80,13 @@ variables! {
     PYTHON = { "GPUSHIM_PYTHON", "on", "on or off",
         "Whether stacks have Python's functions, with file and line, in place of the interpreter's own. They are read \
          from the frames of CPython 3.8 to 3.14, which is not changed by it; a build without a GIL is not supported." }
+    OWNERS = { "GPUSHIM_OWNERS", "off", "auto or off",
+        "Whether the trace says who keeps each block of device memory, of Python 3.8 to 3.14: by which name the program \
+         reaches the tensor. `auto`, which `gpushim run` sets: the main thread looks at the program's objects between \
+         two instructions, when more memory is in use than ever (all of that takes at most 1 % of the run), after an \
+         out-of-memory, before the interpreter ends, and when `gpushim control PID owners` or `gpushim.owners()` asks. \
+         It runs no code of the program. Names of variables and attributes and keys that look like names are in the \
+         trace, no values; none with `GPUSHIM_TRACE_FACTS=none`." }
     NVTX = { "GPUSHIM_NVTX", "auto", "auto or off",
         "Whether the ranges and marks that a program announces by NVTX are recorded. An attached profiler still \
          gets them." }

@@ -1,4 +1,5 @@
-//! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14.
+//! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14, and the names by
+//! which the program reaches its objects ([`Owners`]).
 //!
 //! [`Interpreter::find`] finds the interpreter of the process and the layout of its version. [`Interpreter::walk`]
 //! follows the frames of the calling thread and gives for each its [`Call`]: the code object, and how far it has come
@@ -18,6 +19,7 @@ mod layout;
 mod lines;
 mod memory;
 mod offsets;
+mod owners;
 mod remembered;
 mod symbols;
 mod text;
@@ -26,4 +28,5 @@ pub use call::{Call, KEY};
 pub use declined::{Declined, VERSIONS};
 pub use frames::Step;
 pub use interpreter::{Checked, Interpreter, State};
+pub use owners::{Method, Owners, Walk, Walked};
 pub use remembered::RememberedFrame;

@@ -25,6 +25,8 @@ pub enum Request {
     Resume,
     /// To set a mark of this name; at most [`control::TEXT_MAX`] bytes of it are passed on.
     Mark(String),
+    /// To record who keeps each block.
+    Owners,
     /// Something that this version does not know; only ever read.
     Unknown,
 }
@@ -36,6 +38,7 @@ impl Request {
             Request::Pause => 1,
             Request::Resume => 2,
             Request::Mark(_) => 3,
+            Request::Owners => 4,
         }
     }
 
@@ -57,6 +60,8 @@ pub enum Answer {
     Done = 1,
     /// It was so already.
     Already = 2,
+    /// It cannot be done in this process.
+    Refused = 3,
 }
 
 /// The states of a request.
@@ -136,6 +141,7 @@ impl<'a> Panel<'a> {
             1 => Request::Pause,
             2 => Request::Resume,
             3 => Request::Mark(self.text()),
+            4 => Request::Owners,
             _ => Request::Unknown,
         };
         Some(Taken { turn, request })

@@ -61,11 +61,17 @@ pub enum Kind {
     /// Code was loaded onto a device. `address` = module or library handle, `size` = device bytes that
     /// went with it.
     ModuleLoad = 25,
+    /// Who keeps a block, as of this moment. `address`, `size` = those of the block, of a class of its layer; `extra` =
+    /// [`OwnerWords`](crate::OwnerWords).
+    Owner = 26,
+    /// A walk over the program's objects ended; its [`Kind::Owner`] events precede it on the same thread. `address` =
+    /// [`Occasion`](crate::Occasion), `size` = objects seen, `extra` = ns that it took, bits of [`walk`](crate::walk).
+    OwnersWalk = 27,
 }
 
 impl Kind {
     /// Every kind that is written, in the order of their numbers.
-    pub const ALL: [Kind; 22] = [
+    pub const ALL: [Kind; 24] = [
         Kind::Alloc,
         Kind::Free,
         Kind::Reserve,
@@ -88,6 +94,8 @@ impl Kind {
         Kind::DeviceMemory,
         Kind::PoolState,
         Kind::ModuleLoad,
+        Kind::Owner,
+        Kind::OwnersWalk,
     ];
 
     /// The kind of a number in a file.
@@ -130,6 +138,8 @@ impl Kind {
             Kind::DeviceMemory => "device-memory",
             Kind::PoolState => "pool-state",
             Kind::ModuleLoad => "module-load",
+            Kind::Owner => "owner",
+            Kind::OwnersWalk => "owners-walk",
         }
     }
 }

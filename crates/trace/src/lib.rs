@@ -49,6 +49,7 @@ pub mod layout;
 pub mod leb128;
 mod live;
 mod modules;
+mod owner;
 pub mod per_thread;
 pub mod perf_map;
 mod process;
@@ -74,6 +75,7 @@ pub use error::Error;
 pub use event::{Class, Cost, Event, Kind, Layer, flags};
 pub use live::{Numbers, Removed};
 pub use modules::{BuildId, Module};
+pub use owner::{Kept, Occasion, OwnerWords, walk};
 pub use process::Facts;
 pub use reader::{
     Cut, Events, Header, LiveBlock, LiveTable, Moment, Record, Stack, Sums, Totals, Trace, lost,

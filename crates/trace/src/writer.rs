@@ -372,6 +372,12 @@ impl Writer {
         thread::drop_live(&self.mapped, wanted)
     }
 
+    /// Gives each live block, by the event that made it; of blocks that come and go meanwhile it may give some. Not for
+    /// hot paths: it looks at the whole table.
+    pub fn each_live(&self, see: impl FnMut(&Event)) {
+        self.mapped.live.each(see);
+    }
+
     /// Whether the live table had no room for some blocks: it is then no proof that a block was not recorded.
     pub fn has_missed_blocks(&self) -> bool {
         let missed = self.word(self.mapped.places.live.at as usize + layout::live::MISSED);

@@ -1,11 +1,13 @@
 //! What a program may ask of gpushim about itself, and whether it is recorded: `include/gpushim.h` says what they promise.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
+
+use gpushim_trace::Occasion;
 
 use crate::hooks::entry;
 use crate::record::recording::{self, By};
-use crate::record::{pause, usage};
+use crate::record::{owners, pause, usage};
 
 /// Allocations are not recorded from now on.
 #[unsafe(no_mangle)]
@@ -33,6 +35,35 @@ pub extern "C" fn gpushim_record() {
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_is_recording() -> c_int {
     c_int::from(!pause::is_on())
+}
+
+/// Has the trace say who keeps each block: at the next instruction of the interpreter's main thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn gpushim_owners() {
+    entry::serve(
+        || (),
+        || {
+            owners::ask(Occasion::Asked);
+        },
+    );
+}
+
+/// Says in the trace who keeps the block at an address.
+///
+/// # Safety
+/// The name is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gpushim_owner(block: *const c_void, name: *const c_char) {
+    entry::serve(
+        || (),
+        || {
+            if !block.is_null() && !name.is_null() {
+                // SAFETY: the caller promises a C string.
+                let name = unsafe { CStr::from_ptr(name) };
+                owners::announce(block as u64, &name.to_string_lossy());
+            }
+        },
+    );
 }
 
 /// Bytes in use of a kind of memory on a device, and the most since [`gpushim_reset_peak`]. 0, or -1 for a kind or a

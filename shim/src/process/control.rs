@@ -2,6 +2,9 @@
 
 use gpushim_trace::control::{Answer, Request};
 
+use gpushim_trace::Occasion;
+
+use crate::record::owners;
 use crate::record::ranges::{self, Text};
 use crate::record::recording::{self, By};
 use crate::record::trace;
@@ -32,6 +35,8 @@ fn act(request: &Request) -> Answer {
             ranges::mark(None, &Text::Plain(name.into()));
             Answer::Done
         }
+        Request::Owners if owners::ask(Occasion::Asked) => Answer::Done,
+        Request::Owners => Answer::Refused,
         Request::Unknown => Answer::Unknown,
     }
 }

@@ -11,7 +11,7 @@ use gpushim_trace::{Class, Cost, Event, Kind, Layer, Numbers, Removed, Writer, f
 use crate::base::thread;
 use crate::cuda::{captures, context};
 use crate::record::trace::{open, opened};
-use crate::record::{pause, phase, stacks, usage};
+use crate::record::{owners, pause, phase, stacks, usage};
 
 fn event(kind: Kind, class: Class) -> Event {
     Event {
@@ -245,6 +245,7 @@ pub fn out_of_memory(
         ..event(Kind::OutOfMemory, class)
     });
     pool_state(writer, held);
+    owners::out_of_memory();
 }
 
 /// What the pools of the current device hold, after a request that could not be met.
@@ -422,7 +423,10 @@ pub fn tensor(
         Kind::TensorFree => {
             writer.record_free(&event);
         }
-        _ => writer.record(&event),
+        _ => {
+            writer.record(&event);
+            owners::out_of_memory();
+        }
     }
 }
 

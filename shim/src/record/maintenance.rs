@@ -6,7 +6,7 @@ use gpushim_trace::{Condition, Writer};
 
 use crate::base::stderr;
 use crate::record::trace::opened;
-use crate::record::{stacks, timeline};
+use crate::record::{owners, stacks, timeline};
 
 /// Most bytes of the ring that one tick of the background thread makes present ahead of their use: 260,000 events.
 const AHEAD: u64 = 16 << 20;
@@ -19,6 +19,7 @@ pub fn run() -> bool {
         say_condition(writer);
         writer.calibrate();
         stacks::maintain(writer);
+        owners::consider(writer);
         let fills = timeline::poll();
         writer.keep_ahead(AHEAD) || fills
     })

@@ -10,7 +10,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use gpushim_config::Log;
-use gpushim_python::{Call, Checked, Declined, Interpreter, RememberedFrame, State, Step};
+use gpushim_python::{Call, Checked, Declined, Interpreter, Owners, RememberedFrame, State, Step};
 use gpushim_trace::{SITE, Site, Writer};
 
 use crate::base::stderr::say;
@@ -347,13 +347,30 @@ fn look() -> Option<&'static Python> {
     found
 }
 
-fn search() -> Option<&'static Python> {
+/// The walk over the objects of the interpreter, if there is one.
+pub fn owners() -> Option<Owners> {
+    let python = found().or_else(look)?;
+    let library = library();
+    // SAFETY: names of CPython, found where CPython is.
+    unsafe {
+        Owners::find(python.interpreter.minor(), |name| {
+            linker::symbol(library, name)
+        })
+    }
+}
+
+/// Where the interpreter's symbols are looked for.
+fn library() -> *mut c_void {
     let library = LIBRARY.load(Ordering::Relaxed);
-    let library = if library.is_null() {
+    if library.is_null() {
         libc::RTLD_DEFAULT
     } else {
         library
-    };
+    }
+}
+
+fn search() -> Option<&'static Python> {
+    let library = library();
     // SAFETY: names of CPython, found where CPython is.
     let found = unsafe { Interpreter::find(|name: &CStr| linker::symbol(library, name)) }?;
     let interpreter = match found {

@@ -37,6 +37,15 @@ def kind_of(w, value):
     kind = w.kinds.get(id(type(value)))
     return classify(w, type(value)) if kind is None else kind
 
+def pass_on(error, of_library=False):
+    """Raises again what a signal handler of the program has raised meanwhile: unlike what the walk runs into, it has a frame of its own."""
+    trace = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    path = trace.tb_frame.f_code.co_filename
+    if path != pass_on.__code__.co_filename and not (of_library and not users(path)):
+        raise error
+
 def push(w, value, parent, label, more=1):
     """A step. One of cost 1 is final, as no shorter way can come later; a longer one waits, and is looked at when its turn comes."""
     kind = kind_of(w, value)
@@ -76,8 +85,8 @@ def run(w):
             value = objects.pop()  # nothing is held that was looked at
             try:
                 kinds.pop()(w, value, nodes.pop())
-            except Exception:  # it changed under the walk, or is of a kind that lies
-                pass
+            except Exception as error:  # it changed under the walk, or is of a kind that lies
+                pass_on(error)
             if not len(objects) & 63 and late(w):
                 break
         w.count, value = w.count + count - len(objects), None
@@ -92,10 +101,12 @@ def twice(take, value):
     """A copy by one call in C. If another thread changed the size meanwhile: once more, and then nothing."""
     try:
         return list(take(value))
-    except RuntimeError:
+    except RuntimeError as error:
+        pass_on(error)
         try:
             return list(take(value))
-        except RuntimeError:
+        except RuntimeError as error:
+            pass_on(error)
             return []
 
 def pairs(value):
@@ -286,8 +297,8 @@ def info_of(w, T):
             spaces += [value.__get__ for key, value in pairs(own) if type(value) in (GETSET, MEMBER) and key == "__dict__" and base is not type]
         try:
             module = type_module(T)
-        except Exception:
-            pass
+        except Exception as error:
+            pass_on(error)
         library = type(module) is str and module.partition(".")[0] not in w.user and (module in sys.modules or module == "builtins")
         info = w.infos[id(T)] = [slots, spaces[0] if spaces else None, [], library, ".<" + (name if plain(name) else "?") + ">"]
     return info
@@ -327,14 +338,16 @@ def attributes(w, value, node, parts, whole=True):
     for name, label, get in slots:
         try:
             item = get(value)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             continue
         if rest.pop(id(item), None) is not None:
             push(w, item, node, label, PRIVATE if library and name[0] == "_" else 1)
     for name in names if rest else ():
         try:
             item = attribute(value, name)
-        except AttributeError:
+        except AttributeError as error:
+            pass_on(error)
             continue
         if rest.pop(id(item), None) is not None:
             if library or name in PROPER:
@@ -372,10 +385,10 @@ def fields(w, value, node, items, library):
                     w.child.setdefault(id(item), (id(value), label))
                 push(w, item, node, label)
                 if w.torch and kind_of(w, item) is h_tensor:
-                    w.special.setdefault(bounds(w, item)[0], (id(value), label))
+                    w.special.setdefault(bounds(w, item)[0], (id(value), label, BUFFER if part == "_buffers" else PARAMETER))
                     gradient = gradient_of(w, item)
                     if gradient is not None:
-                        w.special.setdefault(bounds(w, gradient)[0], (id(value), label + ".grad"))
+                        w.special.setdefault(bounds(w, gradient)[0], (id(value), label + ".grad", GRADIENT))
     elif "param_groups" in proper and dict in type_mro(type(proper.get("state"))):
         for tensor, state in pairs(proper["state"]):
             for name, item in pairs(state) if type(state) is dict and kind_of(w, tensor) is h_tensor else ():

@@ -1,4 +1,4 @@
-"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, previous=None) -> (owners, facts).
+"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, before=(), is_thorough=False) -> (owners, facts).
 
 Runs inside foreign processes: calls nothing of the program, holds nothing afterwards, starts no collection. Objects are asked through
 built-in types' own descriptors, and told apart by id() and id(type()), since a metaclass may have a __hash__. More in README.md."""
@@ -27,8 +27,8 @@ def of_numba(w, value):
     memory = own_attribute(value, "gpu_data")
     try:
         memory = own_attribute(memory, "_view")
-    except AttributeError:
-        pass
+    except AttributeError as error:
+        pass_on(error)
     pointer = own_attribute(memory, "device_pointer")
     return pointer if type(pointer) is int else c_attribute(pointer, "value"), own_attribute(memory, "size")
 
@@ -39,7 +39,8 @@ def bounds(w, value):
     try:
         address, size = w.readers[id(type(value))](w, value)
         return (address, size) if type(address) is int and type(size) is int else (0, 0)
-    except Exception:  # fake, functional, meta, freed
+    except Exception as error:  # fake, functional, meta, freed
+        pass_on(error, True)
         return 0, 0
 
 def wants(w, address):
@@ -55,7 +56,8 @@ def wants(w, address):
 def gradient_of(w, value):
     try:  # .grad of a tensor that is no leaf warns
         return w.torch["grad"](value) if w.torch["is_leaf"](value) or w.torch["retains_grad"](value) else None
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return None
 
 def h_tensor(w, value, node):
@@ -69,7 +71,8 @@ def h_tensor(w, value, node):
             push(w, gradient, node, ".grad")
         try:
             function = w.torch["grad_fn"](value)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             function = None
         if function is not None:
             graph(w, function, node)
@@ -95,7 +98,8 @@ def graph(w, function, node):
                 stack.extend([pair[0] for pair in following.__get__(function) if pair[0] is not None])
             if type(variable) in (GETSET, MEMBER):
                 leaves[bounds(w, variable.__get__(function))[0]] = None
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             continue
         if python:  # a Function of the program: what its ctx holds has names
             push(w, function, node, ".grad_fn", 2)
@@ -173,8 +177,7 @@ def root(w, text, names, offset):
         if type(name) is str and (name[:2] != "__" or name[-2:] != "__"):
             push(w, value, -len(w.roots), name if plain(name) or name in ("<thread>", "<task>") else "[*]", offset)
 
-def begin(w, frames, previous):
-    before = set([owner[3].rpartition(":")[0] for owner in previous or ()])
+def begin(w, frames, before):
     ranks, order = {}, []
     for i, (thread, function, path, line, names) in enumerate(frames):
         where = function + " " + path.rpartition("/")[2]
@@ -236,7 +239,7 @@ def text_of(w, memo, node):
 
 def parameter(w, memo, address):
     """The path of a parameter is that of its outermost module, and its own dotted name."""
-    module, name = w.special[address]
+    module, name, _ = w.special[address]
     for _ in range(64):
         if module not in w.child:
             break
@@ -245,27 +248,29 @@ def parameter(w, memo, address):
     return text_of(w, memo, w.modules[module]) + name
 
 def names_of(w):
-    memo, owners, graphs = {}, [], []
+    memo, owners, graphs, kinds = {}, [], [], []
     for address, node in w.found.items():
         of, name = w.states.get(address, (address, ""))
         text = parameter(w, memo, of) if of in w.special else text_of(w, memo, w.found.get(of, node))
         top, _, path = text.partition(" ")
+        kind = w.special[of][2] if of in w.special else NAMED
         if name and (of in w.special or of in w.found):
-            path = "state of " + path + ": " + name
+            path, kind = "state of " + path + ": " + name, STATE
         owners.append((address, w.sizes[address], path, w.roots[int(top)]))
+        kinds.append(kind)
     for node, count, leaves in w.graphs:
         top, _, path = text_of(w, memo, node).partition(" ")
         graphs.append(("graph", path, w.roots[int(top)], count, leaves))
-    return owners, graphs
+    return owners, kinds, graphs
 
-def look_at_all(frames, wanted, budget_s, previous, start):
+def look_at_all(frames, wanted, budget_s, before, is_thorough, start):
     w = Walk()
     for i, name in enumerate(Walk.__slots__[:29]):
         setattr(w, name, set() if i < 4 else [] if i < 11 else {})
     w.graphs = []
     w.cost, w.count, w.stopped, w.dicts, w.limit, w.deep = 0, 0, False, DICTS, start + budget_s, UNLIMITED
-    w.begins, w.ends = (None, None) if wanted is None else ([b for b, _ in wanted], [e for _, e in wanted])
-    w.seen.update([id(globals()), id(frames), id(wanted), id(previous)])
+    w.begins, w.ends = wanted or (None, None)
+    w.seen.update([id(globals()), id(frames), id(wanted), id(before)])
     classes(w)
     core = look("torch._C")
     guard = core.get("DisableTorchFunction") or core.get("DisableTorchFunctionSubclass")  # the former also turns modes off
@@ -273,22 +278,29 @@ def look_at_all(frames, wanted, budget_s, previous, start):
     if guard:
         guard.__enter__()
     try:
-        others = begin(w, frames, previous)
+        others = begin(w, frames, before)
         run(w)
-        if not w.stopped and (wanted is None or len(set([wants(w, address) for address in w.found])) < len(wanted)):
+        if not w.stopped and (wanted is None or not_named(w)):
             libraries(w, others)
-        owners, graphs = names_of(w)
+        missing = not_named(w) if wanted else set()
+        free = unreachable(w, missing) if missing and is_thorough and not w.stopped else set()
+        owners, kinds, graphs = names_of(w)
     finally:
         if guard:
             guard.__exit__(None, None, None)
-    return owners, {"stopped": w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs}
+    return owners, {"stopped": w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs, "kinds": kinds,
+                    "missing": sorted(missing), "unreachable": free}
 
-def walk(frames, wanted, budget_s, previous=None):
+def not_named(w):
+    """The numbers of the wanted blocks that nothing named."""
+    return set(range(1, len(w.begins) + 1)).difference([wants(w, address) for address in w.found])
+
+def walk(frames, wanted, budget_s, before=(), is_thorough=False):
     start, held = clock(), gc.get_threshold()
     if held[0] > 0:  # not gc.disable: if another thread calls that, or this, meanwhile, it could not be told, and would be undone
         gc.set_threshold(NEVER, *held[1:])
     try:
-        return look_at_all(frames, wanted, budget_s, previous, start)
+        return look_at_all(frames, wanted, budget_s, before, is_thorough, start)
     finally:
         if gc.get_threshold()[0] == NEVER:
             gc.set_threshold(*held)
@@ -309,6 +321,7 @@ def kinds_of_the_language():
     known = [(dict, h_dict), (list, h_list), (tuple, h_tuple), (set, h_set), (frozenset, h_frozenset), (type, h_type), (FUNCTION, h_function),
              (BaseException, h_exception), (type(trace), h_traceback), (type(trace.tb_frame), h_frame),
              (type((lambda: steps).__closure__[0]), h_through), (type(type.__dict__), h_through)]
+    trace = None  # its frame is this one: a cycle, which would keep all callers' variables alive
     known += [(type(value), h_generator) for value in (steps(), waiting, both())]
     known += [(T, LEAF) for T in (int, float, complex, str, bytes, bytearray, bool, range, MODULE, GETSET, MEMBER, type(steps.__code__), type(None),
               type(...), type(NotImplemented), type(int.__add__), type(str.join), type((1).__add__), type(dict.__dict__["fromkeys"]))]

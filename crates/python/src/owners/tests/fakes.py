@@ -7,7 +7,7 @@ FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def load():
-    text = "".join(open(os.path.join(FOLDER, name)).read() for name in ("objects.py", "walk.py"))
+    text = "".join(open(os.path.join(FOLDER, name)).read() for name in ("objects.py", "walk.py", "garbage.py", "entry.py"))
     space = {"__name__": "gpushim_owners"}
     exec(compile(text, "<gpushim owners>", "exec"), space)
     return space
@@ -20,10 +20,10 @@ walk = PROGRAM["walk"]
 class Storage:
     def __init__(self, address, size):
         self.address, self.size = address, size
+        if address is None:
+            self.data_ptr = len  # raises, and has no frame, as the functions of torch
 
     def data_ptr(self):
-        if self.address is None:
-            raise RuntimeError("Cannot access data pointer of Storage that is invalid.")
         return self.address
 
     def nbytes(self):
@@ -101,6 +101,11 @@ def owner(tensor, *frames, **more):
             assert size == 512
             return path, root
     return None, None
+
+
+def wanted(blocks):
+    """What `walk` takes: the begins and the ends of blocks."""
+    return [begin for begin, _ in blocks], [end for _, end in blocks]
 
 
 def path(tensor, **names):

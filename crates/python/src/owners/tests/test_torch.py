@@ -68,11 +68,11 @@ class Torch(unittest.TestCase):
         node = Node(Node(AccumulateGrad(self.weight), None), AccumulateGrad(self.inner._parameters["weight"]))
         node.next_functions = ((node.next_functions[0][0], 0), (None, 0))
         loss = Tensor(grad_fn=Node(node, node))
-        _, facts = walk([frame(losses=[loss])], [], 9)
+        _, facts = walk([frame(losses=[loss])], ([], []), 9)
         self.assertEqual(facts["graphs"], [("graph", "losses[*]", "main train.py:7", 4, [self.weight.address])])
         second = Tensor(grad_fn=Node(node))
-        self.assertEqual([g[3] for g in walk([frame(losses=[loss, second])], [], 9)[1]["graphs"]], [4, 1])
-        self.assertEqual(walk([frame(fn=node)], [], 9)[1]["graphs"][0][1:4], ("fn", "main train.py:7", 3))
+        self.assertEqual([g[3] for g in walk([frame(losses=[loss, second])], ([], []), 9)[1]["graphs"]], [4, 1])
+        self.assertEqual(walk([frame(fn=node)], ([], []), 9)[1]["graphs"][0][1:4], ("fn", "main train.py:7", 3))
 
     def test_what_a_function_of_the_program_keeps_in_its_context(self):
         class SmoothGateBackward(fakes.FunctionBase):
@@ -103,18 +103,18 @@ class Torch(unittest.TestCase):
     def test_wanted(self):
         tensors = [Tensor() for _ in range(100)]
         wanted = sorted((t.address - 16, t.address + 64) for t in tensors[::3])
-        owners, _ = walk([frame(tensors=tensors)], wanted, 9)
+        owners, _ = walk([frame(tensors=tensors)], fakes.wanted(wanted), 9)
         self.assertEqual(sorted(o[0] for o in owners), sorted(t.address for t in tensors[::3]))
-        self.assertEqual(walk([frame(tensors=tensors)], [], 9)[0], [])
+        self.assertEqual(walk([frame(tensors=tensors)], ([], []), 9)[0], [])
 
     def test_libraries_are_looked_at_only_for_what_is_missing(self):
         near, far = Tensor(), Tensor()
         fakes.library("somelib", cache=[far])
         try:
             blocks = [(t.address, t.address + 512) for t in (near, far)]
-            self.assertEqual([o[3] for o in walk([frame(x=near)], blocks, 9)[0]], ["main train.py:7", "module somelib"])
-            all_of_it = walk([frame(x=near)], blocks, 9)[1]["objects"]
-            self.assertLess(walk([frame(x=near)], blocks[:1], 9)[1]["objects"], all_of_it - 50)
+            self.assertEqual([o[3] for o in walk([frame(x=near)], fakes.wanted(blocks), 9)[0]], ["main train.py:7", "module somelib"])
+            all_of_it = walk([frame(x=near)], fakes.wanted(blocks), 9)[1]["objects"]
+            self.assertLess(walk([frame(x=near)], fakes.wanted(blocks[:1]), 9)[1]["objects"], all_of_it - 50)
         finally:
             del sys.modules["somelib"]
 
@@ -152,7 +152,7 @@ class Torch(unittest.TestCase):
         numba.gpu_data = types.SimpleNamespace(_view=owned)
         modules = [fakes.library("cupy", ndarray=ndarray), fakes.library("numba.cuda.cudadrv.devicearray", DeviceNDArrayBase=DeviceNDArrayBase)]
         try:
-            owners, _ = walk([frame(x={"a": [array], "b": numba})], [(7 << 40, 8 << 40), (9 << 40, 10 << 40)], 9)
+            owners, _ = walk([frame(x={"a": [array], "b": numba})], fakes.wanted([(7 << 40, 8 << 40), (9 << 40, 10 << 40)]), 9)
             self.assertEqual(sorted(o[:3] for o in owners), [(7 << 40, 4096, "x['a'][*]"), (9 << 40, 64, "x['b']")])
         finally:
             for module in modules:
@@ -210,7 +210,7 @@ class Roots(unittest.TestCase):
         tensor = Tensor()
         frames = [frame("inner", line=3, x=[tensor]), frame("outer", line=9, y=[tensor])]
         self.assertEqual(owner(tensor, *frames), ("y[*]", "outer train.py:9"))
-        self.assertEqual(owner(tensor, *frames, previous=[(1, 2, "x", "inner train.py:1")]), ("x[*]", "inner train.py:3"))
+        self.assertEqual(owner(tensor, *frames, before=["inner train.py"]), ("x[*]", "inner train.py:3"))
 
     def test_it_is_the_same_each_time(self):
         things = [{"a": Tensor(), "b": [Tensor()]} for _ in range(200)]

@@ -1,0 +1,208 @@
+//! The names by which a Python program reaches device memory: runs the walk over the interpreter's objects.
+//!
+//! The walk itself is a program in Python, in the folder `owners`, whose README.md has its interface. It is compiled
+//! once in a namespace of its own, and called while the thread holds the GIL.
+
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+
+mod api;
+mod slots;
+
+use api::{Api, Object};
+
+/// The program, see `owners/README.md`.
+const PROGRAM: &CStr = match CStr::from_bytes_with_nul(
+    concat!(
+        include_str!("owners/objects.py"),
+        include_str!("owners/walk.py"),
+        include_str!("owners/garbage.py"),
+        include_str!("owners/entry.py"),
+        "\0"
+    )
+    .as_bytes(),
+) {
+    Ok(program) => program,
+    Err(_) => panic!("the program contains a zero byte"),
+};
+
+/// What the program's frames are known by.
+const FILE: &CStr = c"<gpushim owners>";
+
+/// What a walk is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    /// The begin and the end of each block, addresses, sorted and without overlaps.
+    pub blocks: &'a [u64],
+    /// Seconds after which the walk stops.
+    pub budget_s: f64,
+    /// Whether blocks that only unreachable objects have are told apart, which takes longer.
+    pub is_thorough: bool,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// Its text was taken.
+    Done,
+    /// A signal handler of the program raised an exception meanwhile, which is the thread's current one.
+    Raised,
+    /// It failed, and no other will succeed.
+    Failed,
+}
+
+/// The walk of an interpreter, compiled at its first use.
+#[derive(Debug)]
+pub struct Owners {
+    api: Api,
+    /// The function `entry` and the method `slots`; null before the first walk.
+    program: Mutex<(Object, Object)>,
+}
+
+// SAFETY: the two objects are used only by the thread that holds the GIL.
+unsafe impl Send for Owners {}
+// SAFETY: as above, and the mutex orders who sets them.
+unsafe impl Sync for Owners {}
+
+impl Owners {
+    /// The walk of the interpreter of this version, 3 and `minor`, whose functions `look` finds by name. `None`: the
+    /// version has none.
+    ///
+    /// # Safety
+    /// The addresses that `look` gives are CPython's functions and objects of these names, or null.
+    pub unsafe fn find(minor: u8, look: impl Fn(&CStr) -> *mut c_void) -> Option<Owners> {
+        if !(8..=14).contains(&minor) {
+            return None;
+        }
+        // SAFETY: the caller promises it.
+        let api = unsafe { Api::find(minor, look) }?;
+        Some(Owners {
+            api,
+            program: Mutex::new((ptr::null_mut(), ptr::null_mut())),
+        })
+    }
+
+    /// Has the main thread call `act` between two of its Python instructions. False: its queue is full, or the
+    /// interpreter does not run. Needs no GIL. `act` returns 0, or -1 with an exception set.
+    pub fn at_safe_point(&self, act: unsafe extern "C" fn(*mut c_void) -> c_int) -> bool {
+        // SAFETY: CPython's functions, which any thread may call; `act` lives as long as the process.
+        unsafe {
+            (self.api.is_initialized)() != 0 && (self.api.add_pending)(act, ptr::null_mut()) == 0
+        }
+    }
+
+    /// Walks, and gives `take` the text of `entry`.
+    ///
+    /// # Safety
+    /// The thread holds the GIL of the interpreter, and has no exception set.
+    pub unsafe fn walk(&self, walk: &Walk<'_>, take: impl FnOnce(&str)) -> Walked {
+        let api = &self.api;
+        // SAFETY: the caller promises the GIL.
+        let Some((entry, slots)) = (unsafe { self.compiled() }) else {
+            // SAFETY: as above.
+            return unsafe { self.failure() };
+        };
+        // SAFETY: as above; the blocks are bytes that are copied, and the tuple takes the references.
+        let text = unsafe {
+            let bytes = api.bytes(walk.blocks);
+            let budget = (api.float)(walk.budget_s as c_double);
+            let thorough = (api.long)(c_int::from(walk.is_thorough).into());
+            let arguments = api.tuple(&[bytes, budget, thorough, api.more(slots)]);
+            api.untraced(|| api.call(entry, arguments))
+        };
+        if text.is_null() {
+            // SAFETY: as above.
+            return unsafe { self.failure() };
+        }
+        // SAFETY: as above; the text is ours until it is dropped.
+        unsafe {
+            if let Some(text) = api.text(text) {
+                take(text);
+            }
+            api.drop(text);
+        }
+        Walked::Done
+    }
+
+    /// What an exception of the walk means: of the program's own code runs only a signal handler.
+    ///
+    /// # Safety
+    /// As [`Owners::walk`].
+    unsafe fn failure(&self) -> Walked {
+        // SAFETY: the caller promises the GIL.
+        unsafe {
+            if self.api.is_ours(FILE) {
+                (self.api.clear)();
+                return Walked::Failed;
+            }
+        }
+        Walked::Raised
+    }
+
+    /// The function `entry` and the method `slots`, borrowed. `None`: with an exception.
+    ///
+    /// # Safety
+    /// As [`Owners::walk`].
+    unsafe fn compiled(&self) -> Option<(Object, Object)> {
+        let mut program = self.program.lock().ok()?;
+        if program.0.is_null() {
+            let api = &self.api;
+            // SAFETY: the caller promises the GIL; the namespace lives as long as `entry`, which refers to it.
+            unsafe {
+                let space = (api.dict)();
+                (api.put)(space, c"__builtins__".as_ptr(), (api.builtins)());
+                let code = (api.compile)(PROGRAM.as_ptr(), FILE.as_ptr(), api::FILE_INPUT);
+                let done = match code.is_null() {
+                    true => code,
+                    false => api.untraced(|| (api.evaluate)(code, space, space)),
+                };
+                let entry = match done.is_null() {
+                    true => done,
+                    false => (api.get)(space, c"entry".as_ptr()),
+                };
+                let slots = slots::method(api);
+                if entry.is_null() || slots.is_null() {
+                    return None;
+                }
+                *program = (api.more(entry), slots);
+            }
+        }
+        Some(*program)
+    }
+
+    /// Has the interpreter call `act` when it ends, among the functions of the module `atexit`.
+    ///
+    /// # Safety
+    /// As [`Owners::walk`].
+    pub unsafe fn at_end(&self, act: Method) -> bool {
+        // SAFETY: the caller promises the GIL.
+        unsafe { self.api.register_at_end(act) }
+    }
+}
+
+/// A method without arguments: gets two objects, which it does not use, and returns `None` by [`Owners::none`].
+pub type Method = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
+
+impl Owners {
+    /// What a [`Method`] returns: a new reference to `None`.
+    ///
+    /// # Safety
+    /// As [`Owners::walk`].
+    pub unsafe fn none(&self) -> *mut c_void {
+        // SAFETY: the caller promises the GIL.
+        unsafe { self.api.more(self.api.none) }
+    }
+}
+
+/// A table entry of CPython's, `PyMethodDef` (Include/methodobject.h).
+#[repr(C)]
+struct MethodDef {
+    name: *const c_char,
+    function: Method,
+    flags: c_int,
+    about: *const c_char,
+}
+
+// SAFETY: it is never changed, and points at constants.
+unsafe impl Sync for MethodDef {}

@@ -1,0 +1,308 @@
+//! The functions of CPython's C interface that the walk needs, all of them exported since 3.8.
+
+use std::ffi::{CStr, c_char, c_double, c_int, c_long, c_void};
+use std::ptr;
+
+use super::{Method, MethodDef};
+
+/// A `PyObject *`.
+pub type Object = *mut c_void;
+
+/// `Py_file_input` (Include/compile.h).
+pub const FILE_INPUT: c_int = 257;
+
+/// `METH_VARARGS` and `METH_NOARGS` (Include/methodobject.h).
+pub const WITH_ARGUMENTS: c_int = 1;
+const WITHOUT_ARGUMENTS: c_int = 4;
+
+macro_rules! interface {
+    ($($field:ident = $name:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The functions, by what they do.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Api {
+            $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// Whether frame objects refer to frames of the interpreter, which have the variables: since 3.11.
+            pub has_inner_frames: bool,
+            /// `None`.
+            pub none: Object,
+            /// Functions between which a thread's tracer and profiler are not called; since 3.11.
+            tracing: Option<[unsafe extern "C" fn(Object); 2]>,
+            /// The thread state that holds the GIL.
+            state: unsafe extern "C" fn() -> Object,
+        }
+
+        impl Api {
+            /// Looks them up by their names. `None` if one is missing.
+            ///
+            /// # Safety
+            /// The addresses that `look` gives are CPython's functions and objects of these names, or null.
+            pub unsafe fn find(minor: u8, look: impl Fn(&CStr) -> *mut c_void) -> Option<Api> {
+                let some = |name: &CStr| Some(look(name)).filter(|found| !found.is_null());
+                // SAFETY: CPython's functions have these signatures.
+                unsafe {
+                    let tracing = |name| some(name).map(|found| std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Object)>(found));
+                    Some(Api {
+                        $($field: std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(some($name)?),)*
+                        has_inner_frames: minor >= 11,
+                        none: some(c"_Py_NoneStruct")?,
+                        tracing: tracing(c"PyThreadState_EnterTracing").zip(tracing(c"PyThreadState_LeaveTracing")).map(|(enter, leave)| [enter, leave]),
+                        state: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> Object>(some(c"PyThreadState_Get")?),
+                    })
+                }
+            }
+        }
+    };
+}
+
+interface! {
+    is_initialized = c"Py_IsInitialized": fn() -> c_int;
+    add_pending = c"Py_AddPendingCall": fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
+    builtins = c"PyEval_GetBuiltins": fn() -> Object;
+    dict = c"PyDict_New": fn() -> Object;
+    put = c"PyDict_SetItemString": fn(Object, *const c_char, Object) -> c_int;
+    get = c"PyDict_GetItemString": fn(Object, *const c_char) -> Object;
+    compile = c"Py_CompileString": fn(*const c_char, *const c_char, c_int) -> Object;
+    evaluate = c"PyEval_EvalCode": fn(Object, Object, Object) -> Object;
+    call_with = c"PyObject_CallObject": fn(Object, Object) -> Object;
+    attribute = c"PyObject_GetAttrString": fn(Object, *const c_char) -> Object;
+    import = c"PyImport_ImportModule": fn(*const c_char) -> Object;
+    tuple_of = c"PyTuple_New": fn(isize) -> Object;
+    tuple_put = c"PyTuple_SetItem": fn(Object, isize, Object) -> c_int;
+    tuple_get = c"PyTuple_GetItem": fn(Object, isize) -> Object;
+    bytes_of = c"PyBytes_FromStringAndSize": fn(*const c_char, isize) -> Object;
+    float = c"PyFloat_FromDouble": fn(c_double) -> Object;
+    long = c"PyLong_FromLong": fn(c_long) -> Object;
+    as_long = c"PyLong_AsLong": fn(Object) -> c_long;
+    utf8 = c"PyUnicode_AsUTF8AndSize": fn(Object, *mut isize) -> *const c_char;
+    take_error = c"PyErr_Fetch": fn(*mut Object, *mut Object, *mut Object);
+    put_error = c"PyErr_Restore": fn(Object, Object, Object);
+    clear = c"PyErr_Clear": fn();
+    keep = c"Py_IncRef": fn(Object);
+    drop_one = c"Py_DecRef": fn(Object);
+    method_of = c"PyCFunction_NewEx": fn(*const c_void, Object, Object) -> Object;
+}
+
+/// All of them need the GIL, and objects that are alive.
+impl Api {
+    /// Another reference to an object.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn more(&self, object: Object) -> Object {
+        // SAFETY: the caller promises it.
+        unsafe { (self.keep)(object) };
+        object
+    }
+
+    /// Gives up a reference, if there is one.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn drop(&self, object: Object) {
+        // SAFETY: the caller promises it; null is accepted.
+        unsafe { (self.drop_one)(object) };
+    }
+
+    /// A `bytes` of these words.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn bytes(&self, words: &[u64]) -> Object {
+        // SAFETY: the words are copied.
+        unsafe { (self.bytes_of)(words.as_ptr().cast(), size_of_val(words) as isize) }
+    }
+
+    /// A tuple that takes the references, or null if one of them is.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn tuple(&self, items: &[Object]) -> Object {
+        // SAFETY: the caller promises it; places are within the tuple.
+        unsafe {
+            let tuple = (self.tuple_of)(items.len() as isize);
+            let is_whole = !tuple.is_null() && items.iter().all(|item| !item.is_null());
+            for (item, place) in items.iter().zip(0..) {
+                match is_whole {
+                    true => drop((self.tuple_put)(tuple, place, *item)),
+                    false => self.drop(*item),
+                }
+            }
+            if is_whole {
+                return tuple;
+            }
+            self.drop(tuple);
+        }
+        ptr::null_mut()
+    }
+
+    /// The result of a call, null if it raises; takes the arguments, of which null makes no call.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn call(&self, function: Object, arguments: Object) -> Object {
+        if arguments.is_null() {
+            return arguments;
+        }
+        // SAFETY: the caller promises it.
+        unsafe {
+            let result = (self.call_with)(function, arguments);
+            self.drop(arguments);
+            result
+        }
+    }
+
+    /// The text of a `str`.
+    ///
+    /// # Safety
+    /// As above; the text is not used after the object.
+    pub unsafe fn text<'a>(&self, object: Object) -> Option<&'a str> {
+        let mut bytes = 0;
+        // SAFETY: the caller promises it; CPython gives that many bytes of UTF-8.
+        unsafe {
+            let text = (self.utf8)(object, &mut bytes);
+            if text.is_null() {
+                (self.clear)();
+                return None;
+            }
+            std::str::from_utf8(std::slice::from_raw_parts(
+                text.cast(),
+                usize::try_from(bytes).ok()?,
+            ))
+            .ok()
+        }
+    }
+
+    /// Runs `act` without the thread's tracer and profiler, where the version can.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn untraced<T>(&self, act: impl FnOnce() -> T) -> T {
+        let Some([enter, leave]) = self.tracing else {
+            return act();
+        };
+        // SAFETY: the caller promises that the thread has a state; the two belong together.
+        unsafe {
+            let state = (self.state)();
+            enter(state);
+            let result = act();
+            leave(state);
+            result
+        }
+    }
+
+    /// Whether the current exception is one of code of this file. One that a signal handler raised meanwhile is not: its
+    /// traceback loses the calls of this file.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn is_ours(&self, file: &CStr) -> bool {
+        let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the caller promises it; what was taken is put back, and the attributes are dropped.
+        unsafe {
+            (self.take_error)(&mut kind, &mut value, &mut trace);
+            while !trace.is_null() && trace != self.none {
+                let code = self.path(trace, &[c"tb_frame", c"f_code", c"co_filename"]);
+                let is_call_of_ours =
+                    !code.is_null() && self.text(code).map(str::as_bytes) == Some(file.to_bytes());
+                self.drop(code);
+                if !is_call_of_ours {
+                    break;
+                }
+                let next = (self.attribute)(trace, c"tb_next".as_ptr());
+                self.drop(trace);
+                trace = next;
+            }
+            if trace == self.none {
+                self.drop(trace);
+                trace = ptr::null_mut();
+            }
+            // A signal handler in C, as that of Ctrl-C, has no frame of its own, and raises no `Exception`.
+            let is_ours = trace.is_null() && (kind.is_null() || self.is_exception(kind));
+            (self.put_error)(kind, value, trace);
+            is_ours
+        }
+    }
+
+    /// Whether a class is a subclass of `Exception`.
+    unsafe fn is_exception(&self, kind: Object) -> bool {
+        // SAFETY: the caller promises it; `__mro__` of a class is a tuple.
+        unsafe {
+            let exception = (self.get)((self.builtins)(), c"Exception".as_ptr());
+            let order = (self.attribute)(kind, c"__mro__".as_ptr());
+            if order.is_null() {
+                (self.clear)();
+                return false;
+            }
+            let mut classes = (0..)
+                .map(|place| (self.tuple_get)(order, place))
+                .take_while(|class| !class.is_null());
+            let found = classes.any(|class| class == exception);
+            // Beyond the end of the tuple was asked.
+            (self.clear)();
+            self.drop(order);
+            found
+        }
+    }
+
+    /// An attribute of an attribute, or null.
+    unsafe fn path(&self, object: Object, names: &[&CStr]) -> Object {
+        // SAFETY: the caller promises it.
+        unsafe {
+            let mut at = self.more(object);
+            for name in names {
+                let next = (self.attribute)(at, name.as_ptr());
+                self.drop(at);
+                if next.is_null() {
+                    (self.clear)();
+                    return next;
+                }
+                at = next;
+            }
+            at
+        }
+    }
+
+    /// A method as an object; null if there is no memory.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn method(&self, of: &'static MethodDef) -> Object {
+        // SAFETY: the table entry stays.
+        unsafe { (self.method_of)(ptr::from_ref(of).cast(), ptr::null_mut(), ptr::null_mut()) }
+    }
+
+    /// Registers a function of the end in the module `atexit`, which is built in.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn register_at_end(&self, act: Method) -> bool {
+        // SAFETY: the caller promises it; the table entry is never freed.
+        unsafe {
+            let module = (self.import)(c"atexit".as_ptr());
+            if module.is_null() {
+                (self.clear)();
+                return false;
+            }
+            let register = (self.attribute)(module, c"register".as_ptr());
+            self.drop(module);
+            if register.is_null() {
+                (self.clear)();
+                return false;
+            }
+            let of = Box::leak(Box::new(MethodDef {
+                name: c"gpushim_owners_at_end".as_ptr(),
+                function: act,
+                flags: WITHOUT_ARGUMENTS,
+                about: ptr::null(),
+            }));
+            let done = self.call(register, self.tuple(&[self.method(of)]));
+            self.drop(register);
+            if done.is_null() {
+                (self.clear)();
+                return false;
+            }
+            self.drop(done);
+            true
+        }
+    }
+}

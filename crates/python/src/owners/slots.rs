@@ -1,0 +1,84 @@
+//! The variables of a running frame before 3.13, read where the interpreter has them.
+//!
+//! Asking for `f_locals` would make a dictionary that keeps the values alive as long as the frame.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::MethodDef;
+use super::api::{Api, Object, WITH_ARGUMENTS};
+
+/// `f_frame` of a frame object, 3.11 and 3.12 (Include/internal/pycore_frame.h).
+const INNER: usize = 24;
+/// `localsplus` of an interpreter frame, 3.11 and 3.12.
+const VARIABLES: usize = 72;
+/// `tp_basicsize` of a type: up to 3.10 the variables begin at the last word of a frame object's fixed part.
+const BASIC_SIZE: usize = 32;
+/// `ob_type` of an object.
+const TYPE: usize = 8;
+/// Variables of one frame at most.
+const MOST: i64 = 1 << 16;
+
+/// The interface, for the method; null before [`method`]. It stays.
+static API: AtomicPtr<Api> = AtomicPtr::new(ptr::null_mut());
+
+static METHOD: MethodDef = MethodDef {
+    name: c"slots".as_ptr(),
+    function: slots,
+    flags: WITH_ARGUMENTS,
+    about: ptr::null(),
+};
+
+/// The method `slots(frame, count, unset)`: a tuple of the first variables, with `unset` for those that have no value.
+///
+/// # Safety
+/// The thread holds the GIL.
+pub unsafe fn method(api: &Api) -> Object {
+    if API.load(Ordering::Acquire).is_null() {
+        API.store(Box::into_raw(Box::new(*api)), Ordering::Release);
+    }
+    // SAFETY: the caller promises the GIL.
+    unsafe { api.method(&METHOD) }
+}
+
+/// # Safety
+/// Called by the interpreter, with a tuple.
+unsafe extern "C" fn slots(_: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: it was set when the method was made, and stays.
+    let Some(api) = (unsafe { API.load(Ordering::Acquire).as_ref() }) else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the interpreter calls with the GIL; `entry` gives a frame object, a number and an object.
+    unsafe {
+        let [frame, count, unset] = [0, 1, 2].map(|place| (api.tuple_get)(arguments, place));
+        if frame.is_null() || count.is_null() || unset.is_null() {
+            return ptr::null_mut();
+        }
+        let count = (api.as_long)(count).clamp(0, MOST) as usize;
+        let variables = variables(api, frame);
+        let taken: Vec<Object> = (0..count)
+            .map(|place| {
+                let value = match variables.is_null() {
+                    true => variables.cast_mut().cast(),
+                    false => *variables.add(place),
+                };
+                api.more(if value.is_null() { unset } else { value })
+            })
+            .collect();
+        api.tuple(&taken)
+    }
+}
+
+/// Where a frame object's variables begin.
+unsafe fn variables(api: &Api, frame: Object) -> *const Object {
+    let word = |object: Object, offset: usize| {
+        // SAFETY: the object is alive and has a word at this offset.
+        unsafe { object.byte_add(offset).cast::<Object>().read() }
+    };
+    if api.has_inner_frames {
+        return word(frame, INNER).wrapping_byte_add(VARIABLES).cast();
+    }
+    let size = word(word(frame, TYPE), BASIC_SIZE) as usize;
+    frame.wrapping_byte_add(size.wrapping_sub(8)).cast()
+}
