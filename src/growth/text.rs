@@ -12,7 +12,7 @@ use crate::ledger::Focus;
 use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
 use crate::output::answer::{Answer, Subject, not_told};
 use crate::output::escape::shown;
-use crate::output::holder::{Holder, labels};
+use crate::output::holder::{Holder, kept_by, labels};
 use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
@@ -94,7 +94,11 @@ impl GrowthReport {
             subject,
             recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
             fix: fix_of(keepers, names),
-            keepers: merged(keepers.iter().map(|keeper| KeptBy::of(keeper, names))),
+            keepers: merged(
+                keepers
+                    .iter()
+                    .map(|keeper| KeptBy::of(recording, keeper, names)),
+            ),
             judgement,
             growth,
             until_full,
@@ -151,6 +155,12 @@ impl GrowthReport {
         format!("{who} {keeps} {rate} in each {pass} ({some} of {all})")
     }
 
+    /// Who keeps what grows most, in words, where that was recorded.
+    pub fn kept_by(&self) -> Option<String> {
+        let owned = self.keepers.first()?.holder.kept_by.as_ref()?;
+        Some(owned.owner.in_words())
+    }
+
     /// When memory runs out at this rate.
     pub fn until(&self) -> Option<String> {
         let until = self.until_full.as_ref()?;
@@ -164,7 +174,7 @@ impl GrowthReport {
 }
 
 impl KeptBy {
-    fn of(keeper: &Keeper, names: &mut dyn Names) -> KeptBy {
+    fn of(recording: &dyn Recording, keeper: &Keeper, names: &mut dyn Names) -> KeptBy {
         KeptBy {
             holder: Holder {
                 who: CallSite::of(names, keeper.stack),
@@ -174,6 +184,7 @@ impl KeptBy {
                 share: keeper.share,
                 oldest_ns: None,
                 made_before: false,
+                kept_by: kept_by(recording, keeper.stack),
             },
             size: keeper.size,
             every: keeper.every,
@@ -253,6 +264,9 @@ impl Answer for GrowthReport {
                 "Likely"
             };
             writeln!(f, "{sure}: {}.", shown(&self.judgement.why))?;
+        }
+        if let Some(owner) = self.kept_by() {
+            writeln!(f, "Kept by {}.", shown(&owner))?;
         }
         if let Some(until) = self.until() {
             writeln!(f, "{until}.")?;

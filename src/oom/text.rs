@@ -18,10 +18,11 @@ use crate::loops::{Followed, Given, Iterations};
 use crate::output::answer::{Answer, Subject, not_told, unread};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
+use crate::output::owned::{self, owned};
 use crate::output::style::{Style, marked, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
-use crate::recording::{CallSite, Names, Recording};
+use crate::recording::{CallSite, Names, Owned, Recording};
 use gpushim_trace::Layer;
 
 /// What handed out memory is called of which the recording has no blocks.
@@ -62,6 +63,8 @@ pub struct ExplainedShortage {
     pub iteration: Option<usize>,
     /// The stacks that held the rest, those with most bytes first.
     pub held_by: Vec<Holder>,
+    /// Who kept them, those with most bytes first, as far as that was recorded.
+    pub owners: Vec<Owned>,
     /// The result in sentences.
     pub verdict: String,
     /// What there was, a line each.
@@ -125,14 +128,16 @@ impl OomReport {
                 .filter(|all| all.certainty.sure)
                 .and_then(|all| all.of(shortage.ticket));
             let holders = shortage.holders.iter();
-            let holders = holders.map(|held| Holder::of(names, held, shortage.live));
+            let holders = holders.map(|held| Holder::of(recording, names, held, shortage.live));
             let sentences = words::Sentences {
                 shortage: &shortage,
                 situation: &situation,
                 explanation: &explanation,
                 left_by: left_by.as_ref(),
             };
+            let owners = owned(recording, &shortage.blocks);
             let mut told = ExplainedShortage {
+                owners,
                 iteration,
                 held_by: holders.collect(),
                 verdict: sentences.verdict(asker.as_ref(), iteration),
@@ -271,6 +276,7 @@ impl Answer for OomReport {
             if !table.is_empty() {
                 write!(f, "\n{table}")?;
             }
+            owned::table(f, &told.owners, told.shortage.live, top)?;
             writeln!(f)?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::escape::shown;
 use super::units::{bytes, count};
 use crate::cut;
 use crate::ledger::{Held, MADE_BEFORE};
-use crate::recording::{CallSite, Function, Names};
+use crate::recording::{CallSite, Function, Names, Owned, Recording};
 
 /// A stack that holds blocks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,12 +34,16 @@ pub struct Holder {
     pub oldest_ns: Option<u64>,
     /// The blocks were made before the recording began, and have no stack.
     pub made_before: bool,
+    /// Who keeps most of them, where that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<Owned>,
 }
 
 impl Holder {
     /// The holder of these blocks; its share is that of `whole`, bytes.
-    pub fn of(names: &mut dyn Names, held: &Held, whole: u64) -> Holder {
+    pub fn of(recording: &dyn Recording, names: &mut dyn Names, held: &Held, whole: u64) -> Holder {
         Holder {
+            kept_by: kept_by(recording, held.stack),
             who: CallSite::of(names, held.stack),
             blocks: held.blocks,
             bytes: held.bytes,
@@ -70,6 +74,16 @@ impl Holder {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.share += other.share;
         self.oldest_ns = self.oldest_ns.into_iter().chain(other.oldest_ns).min();
+        match (&mut self.kept_by, &other.kept_by) {
+            (Some(own), Some(more)) if own.owner == more.owner => {
+                own.blocks = own.blocks.saturating_add(more.blocks);
+                own.bytes = own.bytes.saturating_add(more.bytes);
+            }
+            (own, more) => {
+                let most = own.take().into_iter().chain(more.clone());
+                *own = most.max_by_key(|owned| owned.bytes);
+            }
+        }
         if let Some(more) = other.per_iteration {
             *self.per_iteration.get_or_insert(0.0) += more;
         }
@@ -119,6 +133,13 @@ impl Holder {
             hidden => writeln!(f, "  (without {hidden} calls of {BELOW})"),
         }
     }
+}
+
+/// Who keeps most of the blocks with a stack's frames: of more than half of their bytes that were named.
+pub fn kept_by(recording: &dyn Recording, stack: u32) -> Option<Owned> {
+    let owned = recording.owners().of_stack(recording, stack);
+    let whole = owned.iter().map(|one| one.bytes).sum::<u64>();
+    owned.into_iter().next().filter(|one| one.bytes > whole / 2)
 }
 
 /// What to say of blocks without a stack.

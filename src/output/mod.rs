@@ -5,6 +5,7 @@ pub mod answer;
 pub mod envelope;
 pub mod escape;
 pub mod holder;
+pub mod owned;
 pub mod style;
 pub mod table;
 pub mod units;

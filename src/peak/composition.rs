@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::ledger::Block;
 use crate::loops::{Iterations, Journal, Start, What};
 use crate::recording::{Names, Recording};
+use gpushim_trace::Kept;
 
 mod phase;
 #[cfg(test)]
@@ -31,20 +32,37 @@ pub enum Category {
     Activations,
     /// Temporaries: freed before the end of the phase that allocated them.
     Temporary,
+    /// Held by another name of the program: inputs, caches, lists.
+    Named,
     /// Unknown.
     Unknown,
 }
 
 impl Category {
     /// All categories, in the order of the output.
-    pub const ALL: [Category; 6] = [
+    pub const ALL: [Category; 7] = [
         Category::Parameters,
         Category::Gradients,
         Category::OptimizerState,
         Category::Activations,
         Category::Temporary,
+        Category::Named,
         Category::Unknown,
     ];
+
+    /// Returns the category of a block that was judged by its life, given in which way it is kept.
+    fn of_owner(self, kept: Option<Kept>) -> Category {
+        match kept {
+            Some(Kept::Parameter | Kept::Buffer) => Category::Parameters,
+            Some(Kept::Gradient) => Category::Gradients,
+            Some(Kept::OptimizerState) => Category::OptimizerState,
+            _ if matches!(self, Category::Activations | Category::Temporary) => self,
+            Some(Kept::Graph) => Category::Activations,
+            Some(Kept::Named | Kept::Announced) => Category::Named,
+            Some(Kept::Unreachable | Kept::Native | Kept::Other) => Category::Unknown,
+            None => self,
+        }
+    }
 
     /// For people.
     pub const fn name(self) -> &'static str {
@@ -54,6 +72,7 @@ impl Category {
             Category::OptimizerState => "optimizer state",
             Category::Activations => "activations",
             Category::Temporary => "temporary",
+            Category::Named => "held by other names",
             Category::Unknown => "unknown",
         }
     }
@@ -80,8 +99,8 @@ pub struct Composition {
     pub sure: bool,
 }
 
-/// Judges the blocks that were live at the moment of a journal.
-/// `None` where nothing can be told of any. A run without sure iterations may be a single pass.
+/// Judges the blocks that were live at the moment of a journal, by their owners where these were recorded, else by the
+/// times of their allocation and free. `None` where nothing can be told of any. A run without sure iterations may be a single pass.
 pub fn composition(
     recording: &dyn Recording,
     names: &mut dyn Names,
@@ -89,6 +108,48 @@ pub fn composition(
     journal: &Journal,
     live: &[Block],
 ) -> Option<Composition> {
+    let by_lives = by_lives(recording, names, iterations, journal, live);
+    let (mut judged, mut sure) = by_lives.unwrap_or_else(|| {
+        let unknown = live.iter().map(|block| (*block, Category::Unknown));
+        (unknown.collect(), false)
+    });
+    let owners = recording.owners();
+    if !owners.is_empty() {
+        for (block, category) in &mut judged {
+            let owner = owners.of_block(block.class.layer(), block.address, block.ticket);
+            *category = category.of_owner(owner.map(|owner| owner.kept));
+        }
+        sure = true;
+    }
+    let part = |category| {
+        let its = judged.iter().filter(|(_, of)| *of == category);
+        its.fold(
+            Part {
+                category,
+                bytes: 0,
+                blocks: 0,
+            },
+            |part, (block, _)| Part {
+                bytes: part.bytes.saturating_add(block.size),
+                blocks: part.blocks + 1,
+                ..part
+            },
+        )
+    };
+    let parts = Category::ALL.map(part).into_iter();
+    let parts: Vec<Part> = parts.filter(|part| part.blocks > 0).collect();
+    let is_told = parts.iter().any(|part| part.category != Category::Unknown);
+    is_told.then_some(Composition { parts, sure })
+}
+
+/// Judges blocks by the times of their allocation and free. Also whether that is sure.
+fn by_lives(
+    recording: &dyn Recording,
+    names: &mut dyn Names,
+    iterations: Option<&Iterations>,
+    journal: &Journal,
+    live: &[Block],
+) -> Option<(Vec<(Block, Category)>, bool)> {
     let entries = journal.entries()?;
     let mut phases = phase::Phases::new(recording, names);
     let intervals = Intervals::of(entries, &mut phases);
@@ -131,26 +192,14 @@ pub fn composition(
     if !intervals.by_ranges {
         match_gradients(&mut judged);
     }
-    let part = |category| {
-        let its = judged.iter().filter(|(.., of)| *of == category);
-        its.fold(
-            Part {
-                category,
-                bytes: 0,
-                blocks: 0,
-            },
-            |part, (block, ..)| Part {
-                bytes: part.bytes.saturating_add(block.size),
-                blocks: part.blocks + 1,
-                ..part
-            },
-        )
-    };
-    let parts = Category::ALL.map(part).into_iter();
-    let parts: Vec<Part> = parts.filter(|part| part.blocks > 0).collect();
-    let is_told = parts.iter().any(|part| part.category != Category::Unknown);
     let sure = is_sure || (whole && intervals.is_single_pass());
-    is_told.then_some(Composition { parts, sure })
+    let judged = judged.into_iter();
+    Some((
+        judged
+            .map(|(block, _, category)| (block, category))
+            .collect(),
+        sure,
+    ))
 }
 
 struct Judge<'a, 'b> {

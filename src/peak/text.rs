@@ -11,9 +11,10 @@ use crate::ledger::{Focus, Moment, lost_peak};
 use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::holder::{Holder, holder_labels, merged};
+use crate::output::owned::{self, owned};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
-use crate::recording::{Names, Recording, read};
+use crate::recording::{Names, Owned, Recording, read};
 
 /// What `gpushim peak` finds.
 #[derive(Clone, Debug, Serialize)]
@@ -46,6 +47,8 @@ pub struct PeakReport {
     pub to_lower: Option<&'static str>,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Holder>,
+    /// Who kept them, those with most bytes first, as far as that was recorded.
+    pub owners: Vec<Owned>,
 }
 
 impl PeakReport {
@@ -80,7 +83,13 @@ impl PeakReport {
             lost_peak: lost_peak(recording, focus, peak.bytes).filter(|_| moment == Moment::Peak),
             bytes: peak.bytes,
             blocks: peak.blocks,
-            holders: merged((peak.holders.iter()).map(|held| Holder::of(names, held, peak.bytes))),
+            owners: found
+                .live_at
+                .first()
+                .map_or_else(Vec::new, |live| owned(recording, live)),
+            holders: merged(
+                (peak.holders.iter()).map(|held| Holder::of(recording, names, held, peak.bytes)),
+            ),
         }
     }
 }
@@ -155,6 +164,7 @@ impl Answer for PeakReport {
         if !table.is_empty() {
             write!(f, "\n{table}")?;
         }
+        owned::table(f, &self.owners, self.bytes, top)?;
         self.holders.first().map_or(Ok(()), |holder| holder.way(f))
     }
 }

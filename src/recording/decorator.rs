@@ -1,8 +1,9 @@
 //! Recordings that stand before another one.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Recording, Way};
+use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Owners, Recording, Way};
 use gpushim_trace::{Layer, LiveBlock, Record, Timeline};
 
 /// Writes methods that pass their arguments to the same method of something else.
@@ -40,6 +41,8 @@ pub trait Decorator: Send + Sync {
         fn frames(stack: u32) -> u64;
         /// Answers [`Recording::way`].
         fn way(stack: u32) -> Way;
+        /// Answers [`Recording::owners`].
+        fn owners() -> Arc<Owners>;
         /// Answers [`Recording::names`].
         fn names() -> Box<dyn Names + '_>;
     }
@@ -57,6 +60,7 @@ impl<T: Decorator> Recording for T {
         fn open_ranges(stack: u32) -> Vec<String>;
         fn frames(stack: u32) -> u64;
         fn way(stack: u32) -> Way;
+        fn owners() -> Arc<Owners>;
         fn names() -> Box<dyn Names + '_>;
     }
     forward! { self to self.inner(), Recording:

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::symbols::Symbol;
 use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, Timeline};
@@ -20,6 +21,7 @@ mod decorator;
 mod facts;
 mod nodes;
 mod open;
+mod owners;
 mod packed;
 mod pickle;
 mod rank;
@@ -43,6 +45,7 @@ pub use csv::LineLog;
 pub use decorator::Decorator;
 pub use facts::Gpu;
 pub use open::{is_compressed, open, open_ring, open_trace};
+pub use owners::{Owned, Owner, Owners};
 pub use rank::{is_snapshot, rank_by_name};
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
@@ -161,6 +164,11 @@ pub trait Recording: Send + Sync {
     /// The name and the file of a function of Python, by its number in a [`Way`].
     fn function(&self, _number: u64) -> Option<[String; 2]> {
         None
+    }
+
+    /// Who keeps the blocks. Reads all events at the first call.
+    fn owners(&self) -> Arc<Owners> {
+        Arc::default()
     }
 
     /// The names of the stacks. Creating it takes time, repeated look-ups do not.

@@ -7,11 +7,11 @@
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{Decorator, Frame, Names, Recording, Way};
+use super::{Decorator, Frame, Names, Owners, Recording, Way};
 use gpushim_trace::{Event, Kind, Record, flags};
 
 /// The first id of a joined stack.
@@ -55,6 +55,7 @@ struct Joined {
 pub(super) struct Started {
     inner: Box<dyn Recording>,
     joined: Mutex<Joined>,
+    owners: OnceLock<Arc<Owners>>,
 }
 
 impl Started {
@@ -62,6 +63,7 @@ impl Started {
         Started {
             inner,
             joined: Mutex::default(),
+            owners: OnceLock::new(),
         }
     }
 
@@ -213,6 +215,11 @@ impl Decorator for Started {
             has_lines: false,
             ..way
         }
+    }
+
+    fn owners(&self) -> Arc<Owners> {
+        let read = || Arc::new(Owners::of(self));
+        Arc::clone(self.owners.get_or_init(read))
     }
 
     fn names(&self) -> Box<dyn Names + '_> {

@@ -91,7 +91,11 @@ impl HeldAtPeak {
         };
         let mut one = |(of, peak): &(PeakOf, Peak)| {
             let (named, rest) = peak.holders.split_at(peak.holders.len().min(NAMED));
-            let mut holders = merged(named.iter().map(|held| Holder::of(names, held, of.bytes)));
+            let mut holders = merged(
+                named
+                    .iter()
+                    .map(|held| Holder::of(recording, names, held, of.bytes)),
+            );
             let rest: Vec<u64> = (holders.drain(holders.len().min(HOLDERS)..))
                 .map(|holder| holder.bytes)
                 .chain(rest.iter().map(|held| held.bytes))

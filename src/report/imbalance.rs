@@ -132,6 +132,7 @@ fn find(mut ranks: Vec<RankPeak>) -> Option<(String, Finding)> {
         ),
         bytes: more,
         per_iteration: None,
+        kept_by: None,
         site: None,
         sure: false,
         why: "the peaks differ, which may be by design: stages of a pipeline, a rank that evaluates or saves".to_string(),

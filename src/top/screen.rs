@@ -245,6 +245,7 @@ mod tests {
             share: bytes as f64 / allocated as f64,
             oldest_ns: None,
             made_before: false,
+            kept_by: None,
         };
         Row {
             trace: format!("{pid}.trace"),

@@ -127,6 +127,7 @@ impl Watch {
                 share,
                 oldest_ns: Some(held.oldest_ns),
                 made_before: false,
+                kept_by: None,
             });
         }
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));

@@ -21,7 +21,10 @@ fn owners(path: &Path, occasion: Occasion) -> HashMap<u64, (String, String)> {
             Kind::Owner => {
                 let words = OwnerWords::unpack(event.extra);
                 let path = trace.string(words.path).unwrap_or_default();
-                found.insert(event.address, (words.kept.name().to_string(), path.to_string()));
+                found.insert(
+                    event.address,
+                    (words.kept.name().to_string(), path.to_string()),
+                );
             }
             Kind::OwnersWalk if Occasion::from_number(event.address) == occasion => return found,
             Kind::OwnersWalk => found.clear(),
@@ -52,10 +55,22 @@ fn check(python: &Python, outcome: &Outcome, occasion: Occasion) {
 #[test]
 fn names_of_blocks_when_the_program_asks() {
     for python in pythons() {
-        for case in ["asked", "worker", "unowned", "interrupted", "forked", "lifetimes"] {
+        for case in [
+            "asked",
+            "joined",
+            "worker",
+            "unowned",
+            "interrupted",
+            "forked",
+            "lifetimes",
+        ] {
             let outcome = keepers(&python, case).shim();
             assert_eq!(outcome.code, 0, "{python:?} {case}: {}", outcome.stderr);
-            assert_eq!(outcome.complaints(), [] as [&str; 0], "{python:?} {case}");
+            let ours = outcome
+                .stderr
+                .lines()
+                .find(|line| line.starts_with("gpushim:"));
+            assert_eq!(ours, None, "{python:?} {case}");
             check(&python, &outcome, Occasion::Asked);
         }
     }
@@ -80,16 +95,12 @@ fn names_of_blocks_before_the_end() {
 }
 
 #[test]
-fn names_of_what_an_exception_keeps_after_an_out_of_memory() {
+fn names_of_blocks_at_an_out_of_memory() {
     for python in pythons() {
         let outcome = keepers(&python, "shortage").shim();
         assert_eq!(outcome.code, 1, "{python:?}: {}", outcome.stderr);
         assert!(outcome.stderr.contains("MemoryError"), "{}", outcome.stderr);
-        let occasions = check(&python, &outcome);
-        assert!(
-            occasions.contains(&Occasion::OutOfMemory),
-            "{python:?}: {occasions:?}"
-        );
+        check(&python, &outcome, Occasion::OutOfMemory);
     }
 }
 

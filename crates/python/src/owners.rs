@@ -92,6 +92,47 @@ impl Owners {
         }
     }
 
+    /// Runs `act` with the GIL, on a thread that has no Python frames. It waits for the GIL, and must be back before the
+    /// interpreter ends. False: no interpreter runs.
+    pub fn with_gil(&self, act: impl FnOnce()) -> bool {
+        // SAFETY: CPython's functions, which any thread may call while the interpreter runs.
+        unsafe {
+            if (self.api.is_initialized)() == 0 {
+                return false;
+            }
+            let before = (self.api.take_gil)();
+            act();
+            (self.api.give_gil)(before);
+        }
+        true
+    }
+
+    /// Runs `act` without the GIL, so that other threads can have it.
+    ///
+    /// # Safety
+    /// The thread holds the GIL, and `act` uses nothing of Python.
+    pub unsafe fn without_gil(&self, act: impl FnOnce()) {
+        // SAFETY: the caller promises the GIL, which it has again afterwards.
+        unsafe {
+            let state = (self.api.pause)();
+            act();
+            (self.api.resume)(state);
+        }
+    }
+
+    /// Compiles the program, so that the first walk does not: some 20 ms.
+    ///
+    /// # Safety
+    /// As [`Owners::walk`].
+    pub unsafe fn prepare(&self) -> Walked {
+        // SAFETY: the caller promises it.
+        match unsafe { self.compiled() } {
+            Some(_) => Walked::Done,
+            // SAFETY: as above.
+            None => unsafe { self.failure() },
+        }
+    }
+
     /// Walks, and gives `take` the text of `entry`.
     ///
     /// # Safety

@@ -19,9 +19,9 @@ pub fn run() -> bool {
         say_condition(writer);
         writer.calibrate();
         stacks::maintain(writer);
-        owners::consider(writer);
+        let walks = owners::consider(writer);
         let fills = timeline::poll();
-        writer.keep_ahead(AHEAD) || fills
+        writer.keep_ahead(AHEAD) || fills || walks
     })
 }
 

@@ -1,16 +1,18 @@
 //! Who keeps each block: when the program's objects are walked, and what the trace gets of it.
 //!
-//! The background thread sees that more memory is live than ever, and has the interpreter's main thread walk between two
-//! of its instructions. All walks at new highs together take at most a hundredth of the time since the trace was opened.
+//! The background thread has the interpreter's main thread walk between two of its instructions: when the run is twice
+//! as long as at the last walk, and when more memory is live than ever. All these walks together take at most a hundredth of the
+//! time since the trace was opened, or [`ALWAYS`].
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use gpushim_config::{Announcements, Log};
 use gpushim_python::{Owners, Walk, Walked};
+use gpushim_trace::background::{self, Background};
 use gpushim_trace::{Class, Event, Facts, Kept, Kind, Layer, Occasion, OwnerWords, Writer, walk};
 
 use crate::base::stderr::say;
@@ -19,10 +21,18 @@ use crate::record::{python, trace};
 
 /// The part of a run that walks at new highs may take: one in this many.
 const SHARE: u32 = 100;
+/// What walks may take in a run of any length.
+const ALWAYS: Duration = Duration::from_millis(250);
+/// One of those that [`ALWAYS`] allows.
+const ONE: Duration = Duration::from_millis(120);
+/// When the first walk is made.
+const FIRST_AT: Duration = Duration::from_millis(200);
+/// How long a run is short: each tick may be the last before its end.
+const SHORT: Duration = Duration::from_secs(10);
 /// What the first walk is expected to take.
-const FIRST: Duration = Duration::from_millis(30);
+const EXPECTED: Duration = Duration::from_millis(30);
 /// How long a walk before the end may take, if the share allows no more.
-const AT_END: Duration = Duration::from_millis(50);
+const AT_END: Duration = Duration::from_millis(150);
 /// How long one after an out-of-memory may take.
 const AFTER_SHORTAGE: Duration = Duration::from_secs(1);
 /// How long one may take that was asked for.
@@ -30,8 +40,8 @@ const ASKED: Duration = Duration::from_secs(10);
 /// Out-of-memory errors closer together get one walk.
 const BETWEEN_SHORTAGES: Duration = Duration::from_secs(10);
 /// A new high is this many bytes above the last, and this part of it.
-const STEP: u64 = 1 << 20;
-const PART: u64 = 64;
+const STEP: u64 = 1 << 18;
+const PART: u64 = 256;
 
 /// The occasions for which the main thread will walk at its next safe point: a bit for each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -39,6 +49,17 @@ static WANTED: AtomicU64 = AtomicU64::new(0);
 const PREPARE: u64 = 1 << 63;
 /// No walk succeeds any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// How long the main thread has for a walk that was asked for. One that waits in C has no safe point: another thread
+/// walks then.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A thread of ours walks, or is about to.
+static IS_SUBSTITUTED: AtomicBool = AtomicBool::new(false);
+/// The interpreter is about to end: no other thread may wait for its GIL.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// How long the end waits for a thread of ours at most.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// The walk of the process's interpreter, once it was found.
 static OWNERS: OnceLock<Owners> = OnceLock::new();
@@ -51,6 +72,8 @@ struct Pace {
     start: Option<Instant>,
     /// Live bytes at the last walk.
     high: u64,
+    /// How long the run was at the last walk.
+    last: Duration,
     /// Time of all walks.
     spent: Duration,
     /// What the next walk is expected to take.
@@ -59,6 +82,8 @@ struct Pace {
     shortage: Option<Instant>,
     /// Whether the end of the interpreter gets a walk.
     is_prepared: bool,
+    /// Since when a walk that was asked for is known not to be made.
+    asked: Option<Instant>,
 }
 
 impl Pace {
@@ -66,23 +91,39 @@ impl Pace {
         Pace {
             start: None,
             high: 0,
+            last: Duration::ZERO,
             spent: Duration::ZERO,
-            expected: FIRST,
+            expected: EXPECTED,
             shortage: None,
             is_prepared: false,
+            asked: None,
         }
     }
 
-    /// Time that walks may still take.
-    fn left(&self) -> Duration {
-        let elapsed = self.start.map_or(Duration::ZERO, |start| start.elapsed());
-        (elapsed / SHARE).saturating_sub(self.spent)
+    fn elapsed(&self) -> Duration {
+        self.start.map_or(Duration::ZERO, |start| start.elapsed())
     }
 
-    /// Whether so many live bytes are a new high, and there is time for a walk.
+    /// Time that walks may still take of their share of the run.
+    fn left(&self) -> Duration {
+        (self.elapsed() / SHARE).saturating_sub(self.spent)
+    }
+
+    /// Time that the next walk may take of what each run has.
+    fn left_always(&self) -> Duration {
+        ALWAYS.saturating_sub(self.spent).min(ONE)
+    }
+
+    /// Whether a walk is due with so many live bytes.
     fn is_due(&self, live: u64) -> bool {
-        let above = (self.high / PART).max(STEP);
-        live >= self.high.saturating_add(above) && self.left() >= self.expected
+        let above = |bytes: u64| live >= self.high.saturating_add(bytes.max(STEP));
+        let is_far = self.elapsed() >= self.last * 2 || above(self.high / 2);
+        let left = match is_far {
+            true => self.left_always().max(self.left()),
+            false => self.left(),
+        };
+        let is_new = is_far || above(self.high / PART);
+        is_new && left >= self.expected && self.elapsed() >= FIRST_AT
     }
 
     /// How long a walk for these occasions may take.
@@ -95,11 +136,13 @@ impl Pace {
             .max(of(Occasion::OutOfMemory, AFTER_SHORTAGE))
             .max(of(Occasion::End, AT_END))
             .max(self.left())
+            .max(self.left_always())
     }
 
     /// A walk ended.
     fn walked(&mut self, live: u64, took: Duration, was_stopped: bool) {
         self.high = self.high.max(live);
+        self.last = self.elapsed();
         self.spent += took;
         self.expected = if was_stopped { took * 2 } else { took };
     }
@@ -117,17 +160,30 @@ fn is_on() -> bool {
         && !IS_OVER.load(Ordering::Relaxed)
 }
 
-/// Asks for a walk if there is reason to: at each tick of the background thread.
-pub fn consider(writer: &Writer) {
-    if !is_on() {
-        return;
-    }
-    let Ok(mut pace) = PACE.lock() else { return };
-    pace.start.get_or_insert_with(Instant::now);
-    if !pace.is_prepared {
-        pace.is_prepared = ask_for(PREPARE);
-    } else if pace.is_due(live(writer)) {
-        ask_for(bit(Occasion::High));
+/// Asks for a walk if there is reason to: at each tick of the background thread. True if the next tick should come soon.
+pub fn consider(writer: &Writer) -> bool {
+    is_on() && PACE.lock().is_ok_and(|mut pace| pace.consider(writer))
+}
+
+impl Pace {
+    fn consider(&mut self, writer: &Writer) -> bool {
+        let pace = self;
+        pace.start.get_or_insert_with(Instant::now);
+        if WANTED.load(Ordering::Relaxed) != 0 {
+            let asked = *pace.asked.get_or_insert_with(Instant::now);
+            if asked.elapsed() >= PATIENCE {
+                pace.asked = None;
+                substitute();
+            }
+            return false;
+        }
+        pace.asked = None;
+        if !pace.is_prepared {
+            pace.is_prepared = ask_for(PREPARE);
+        } else if pace.is_due(live(writer)) {
+            ask_for(bit(Occasion::High));
+        }
+        pace.is_prepared && pace.elapsed() < SHORT
     }
 }
 
@@ -168,6 +224,29 @@ fn ask_for(what: u64) -> bool {
     is_asked
 }
 
+/// Has a thread of ours walk in place of the main thread.
+fn substitute() {
+    if OWNERS.get().is_none() || IS_SUBSTITUTED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let started = background::spawn("gpushim-owners", 1 << 20, || {
+        let _background = Background::new();
+        if let Some(owners) = OWNERS.get()
+            && !IS_ENDING.load(Ordering::Acquire)
+        {
+            owners.with_gil(|| {
+                let what = WANTED.swap(0, Ordering::AcqRel);
+                // SAFETY: this thread has the GIL, and no exception: it ran nothing. No signal handler runs on it.
+                boundary::run(|| Walked::Done, || unsafe { serve(what) });
+            });
+        }
+        IS_SUBSTITUTED.store(false, Ordering::Release);
+    });
+    if started.is_err() {
+        IS_SUBSTITUTED.store(false, Ordering::Release);
+    }
+}
+
 /// # Safety
 /// Called by the interpreter, with the GIL and without an exception.
 unsafe extern "C" fn at_safe_point(_: *mut c_void) -> c_int {
@@ -182,6 +261,22 @@ unsafe extern "C" fn at_safe_point(_: *mut c_void) -> c_int {
 /// # Safety
 /// Called by the interpreter's `atexit`, with the GIL and without an exception.
 unsafe extern "C" fn at_end(_: *mut c_void, _: *mut c_void) -> *mut c_void {
+    IS_ENDING.store(true, Ordering::Release);
+    if let Some(owners) = OWNERS.get()
+        && IS_SUBSTITUTED.load(Ordering::Acquire)
+        && !boundary::bypassed()
+    {
+        let start = Instant::now();
+        let is_waiting = || IS_SUBSTITUTED.load(Ordering::Acquire) && start.elapsed() < LAST_WAIT;
+        // SAFETY: as above.
+        unsafe {
+            owners.without_gil(|| {
+                while is_waiting() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+    }
     // SAFETY: as above.
     let raised = boundary::run(|| Walked::Done, || unsafe { serve(bit(Occasion::End)) });
     match (raised, OWNERS.get()) {
@@ -199,14 +294,24 @@ unsafe fn serve(what: u64) -> Walked {
     };
     if what & PREPARE != 0 {
         // SAFETY: the caller promises it.
-        unsafe { owners.at_end(at_end) };
+        let prepared = unsafe {
+            owners.at_end(at_end);
+            owners.prepare()
+        };
+        if prepared != Walked::Done {
+            return said(prepared);
+        }
     }
     let occasions = what & !PREPARE;
     if occasions == 0 || !is_on() {
         return Walked::Done;
     }
     // SAFETY: the caller promises it.
-    let walked = unsafe { record(owners, writer, occasions) };
+    said(unsafe { record(owners, writer, occasions) })
+}
+
+/// Says once that no walk succeeds.
+fn said(walked: Walked) -> Walked {
     if walked == Walked::Failed
         && !IS_OVER.swap(true, Ordering::Relaxed)
         && settings::config().log >= Log::Warn
@@ -256,6 +361,7 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
         pace.walked(live(writer), took, head.flags & walk::STOPPED != 0);
     }
     if walked == Walked::Done {
+        recorded(writer);
         writer.record(&Event {
             thread: thread::tid(),
             address: main_occasion(occasions) as u64,
@@ -268,6 +374,12 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
         });
     }
     walked
+}
+
+/// Tells readers that the trace has owners.
+fn recorded(writer: &Writer) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| writer.fact("owners", "recorded"));
 }
 
 /// The occasion that says most.
@@ -345,6 +457,7 @@ pub fn announce(address: u64, name: &str) {
             address,
             ..Event::new(Kind::Owner, Class::Device)
         };
+        recorded(writer);
         let path = writer.intern(name);
         let kept = Kept::Announced;
         owner(
@@ -422,19 +535,40 @@ fn live(writer: &Writer) -> u64 {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// After a run of so long, of which walks took this.
+    fn pace(elapsed: Duration, spent: Duration) -> Pace {
+        Pace {
+            start: Instant::now().checked_sub(elapsed),
+            spent,
+            ..Pace::new()
+        }
+    }
+
     #[test]
     fn walks_at_new_highs_take_their_share() {
-        let second = Duration::from_secs(1);
-        let mut pace = Pace {
-            start: Instant::now().checked_sub(100 * second),
-            ..Pace::new()
-        };
-        assert!(pace.is_due(STEP) && !pace.is_due(STEP - 1));
-        pace.walked(256 << 20, second / 2, false);
-        // A 64th more, and not less than that.
-        assert!(pace.is_due(260 << 20) && !pace.is_due(259 << 20));
-        pace.walked(260 << 20, second / 2, false);
+        let mut pace = pace(100 * SECOND, SECOND / 4);
+        pace.walked(256 << 20, SECOND / 4, false);
+        // A 256th more, and not less than that.
+        assert!(pace.is_due(257 << 20) && !pace.is_due(256 << 20));
+        pace.walked(260 << 20, SECOND / 2, false);
         assert!(!pace.is_due(1 << 40), "the share is used up");
+    }
+
+    #[test]
+    fn short_runs_have_a_few_walks() {
+        assert!(!pace(FIRST_AT / 2, Duration::ZERO).is_due(1 << 30));
+        let mut pace = pace(SECOND, Duration::ZERO);
+        assert!(pace.is_due(0));
+        assert_eq!(pace.budget(bit(Occasion::High)), ONE);
+        pace.walked(0, Duration::from_millis(100), false);
+        assert!(!pace.is_due(0), "not twice as long yet");
+        pace.last = SECOND / 2;
+        assert!(pace.is_due(0));
+        pace.walked(0, Duration::from_millis(130), false);
+        pace.last = SECOND / 2;
+        assert!(!pace.is_due(0), "all that each run has is used up");
     }
 
     #[test]

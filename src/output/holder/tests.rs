@@ -39,6 +39,7 @@ fn way(library: usize, user: usize) -> Vec<String> {
         share: 1.0,
         oldest_ns: None,
         made_before: false,
+        kept_by: None,
     };
     let text = Way(holder).to_string();
     let mut lines: Vec<String> = text.lines().skip(2).map(str::to_string).collect();

@@ -77,6 +77,7 @@ fn of_growth(
         sure: growth.judgement.told == Told::Sure,
         why,
         next: format!("gpushim growth{flag}{set} {}", recording.path().display()),
+        kept_by: report.kept_by(),
         fix: report.fix,
         site: report
             .keepers
@@ -113,6 +114,7 @@ pub fn of_fall(
         text: fall.sentence(names),
         bytes: fall.fall.bytes(),
         per_iteration: None,
+        kept_by: None,
         site: fall.holder.map(|held| CallSite::of(names, held.stack)),
         sure: true,
         why: "memory stays lower from then on".to_string(),

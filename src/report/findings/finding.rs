@@ -81,6 +81,9 @@ pub struct Finding {
     pub per_iteration: Option<f64>,
     /// The call site that is responsible, if it is known.
     pub site: Option<CallSite>,
+    /// Who keeps most of it, in words, where that was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<String>,
     /// Whether it is certain.
     pub sure: bool,
     /// Why it is certain, or not.
@@ -117,6 +120,7 @@ mod tests {
             bytes,
             per_iteration: None,
             site: None,
+            kept_by: None,
             sure,
             why: String::new(),
             fix: None,

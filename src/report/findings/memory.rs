@@ -77,6 +77,7 @@ fn fragmented(
             text: found.verdict,
             bytes,
             per_iteration: None,
+            kept_by: None,
             site: found.keepers.into_iter().next().map(|keeper| keeper.who),
             sure: true,
             why: why.to_string(),
@@ -193,6 +194,7 @@ impl Unused {
             bytes: self.bytes,
             per_iteration: None,
             site,
+            kept_by: None,
             sure: true,
             why: match recording.is_one_moment() {
                 true => "measured when the snapshot was taken",
@@ -272,6 +274,7 @@ fn elsewhere(recording: &dyn Recording, device: &DeviceFigures, several: bool) -
         text: format!("{of}{text}"),
         bytes: bytes_of_others,
         per_iteration: None,
+        kept_by: None,
         site: None,
         sure: true,
         why: "by the highest levels of both".to_string(),

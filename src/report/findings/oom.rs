@@ -40,6 +40,7 @@ pub fn find(
     );
     let first = oom.shortages.into_iter().next()?;
     let site = first.site().cloned();
+    let kept_by = first.owners.first().map(|owned| owned.owner.in_words());
     let why = first.explanation.why();
     let mut text = first.verdict;
     let mut known = first.held_by.iter();
@@ -62,6 +63,7 @@ pub fn find(
         text,
         bytes,
         per_iteration: None,
+        kept_by,
         site,
         sure: true,
         why: why.to_string(),

@@ -78,6 +78,9 @@ fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
     if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
         paragraph("     where  ", &shown(&place), f)?;
     }
+    if let Some(owner) = &finding.kept_by {
+        paragraph("     kept   ", &format!("by {}", shown(owner)), f)?;
+    }
     let sure = if finding.sure { "sure   " } else { "likely " };
     paragraph(&format!("     {sure}"), &finding.why, f)?;
     if let Some(fix) = &finding.fix {

@@ -57,6 +57,10 @@ macro_rules! interface {
 interface! {
     is_initialized = c"Py_IsInitialized": fn() -> c_int;
     add_pending = c"Py_AddPendingCall": fn(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
+    take_gil = c"PyGILState_Ensure": fn() -> c_int;
+    give_gil = c"PyGILState_Release": fn(c_int);
+    pause = c"PyEval_SaveThread": fn() -> Object;
+    resume = c"PyEval_RestoreThread": fn(Object);
     builtins = c"PyEval_GetBuiltins": fn() -> Object;
     dict = c"PyDict_New": fn() -> Object;
     put = c"PyDict_SetItemString": fn(Object, *const c_char, Object) -> c_int;

@@ -59,9 +59,9 @@ def entry(blocks, budget_s, is_thorough, slots):
         path, root = main_graph(facts["graphs"]) if facts["graphs"] else ("", "")
         rest = GRAPH if facts["graphs"] else UNKNOWN
         for block in facts["missing"]:
-            free = block in facts["unreachable"]
-            told = (UNREACHABLE, "", "") if free else (rest, path, root)
-            lines.append("%x\t%s\t%s\t%s" % ((wanted[0][block - 1],) + told))
+            told = (UNREACHABLE, "", "") if block in facts["unreachable"] else (rest, path, root)
+            if told[0] != UNKNOWN or facts["certain"]:
+                lines.append("%x\t%s\t%s\t%s" % ((wanted[0][block - 1],) + told))
     if len(named_before) > 1000:
         named_before.clear()
     took = int((time.perf_counter() - started) * 1e9)

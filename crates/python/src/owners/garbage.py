@@ -36,15 +36,25 @@ def beneath(w, members):
                 below.append(part)
     return reached
 
+def tensor_types(w):
+    """The ids of all types of tensors, also of those that the walk did not meet."""
+    below, found = [look(module).get(name) for module, name, _ in TABLE], {}
+    while below:
+        T = below.pop()
+        if T is not None and id(T) not in found:
+            found[id(T)] = T
+            below += type.__subclasses__(T)
+    w.types += found.values()  # so that their ids stay their own
+    return set(found)
+
 def unreachable(w, missing):
     """The blocks of `missing`, by number, that have a tensor which waits for the collector."""
-    pool, blocks, free = [], [], set()
-    for value in gc.get_objects():
-        if id(value) not in w.seen and kind_of(w, value) is h_tensor:
-            block = wants(w, bounds(w, value)[0])
-            if block in missing:
-                pool.append(value)
-                blocks.append(block)
+    pool, blocks, free, types = [], [], set(), tensor_types(w)
+    for value in [value for value in gc.get_objects() if id(type(value)) in types and id(value) not in w.seen] if missing else ():
+        block = wants(w, bounds(w, value)[0]) if kind_of(w, value) is h_tensor else 0
+        if block in missing:
+            pool.append(value)
+            blocks.append(block)
     value, pooled = None, set(map(id, pool))
     order = sorted(range(len(pool)), key=lambda at: w.begins[blocks[at] - 1] - w.ends[blocks[at] - 1])
     for at in order[:1000]:

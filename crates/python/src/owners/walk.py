@@ -177,6 +177,8 @@ def root(w, text, names, offset):
         if type(name) is str and (name[:2] != "__" or name[-2:] != "__"):
             push(w, value, -len(w.roots), name if plain(name) or name in ("<thread>", "<task>") else "[*]", offset)
 
+known_modules = {}  # by name: ids of a module and of its dict, and whether it is the user's
+
 def begin(w, frames, before):
     ranks, order = {}, []
     for i, (thread, function, path, line, names) in enumerate(frames):
@@ -186,12 +188,15 @@ def begin(w, frames, before):
         root(w, text, pairs(frames[-i][4]), 1 if users(frames[-i][2]) else LIBRARY_FRAME)
     mine, others = [], []
     for name, module in pairs(sys.modules):
-        if type(name) is str and MODULE in type_mro(type(module)):
+        own = known_modules.get(name) if type(name) is str else None
+        if type(name) is str and (own is None or own[0] != id(module)) and MODULE in type_mro(type(module)):
             space = module_dict(module)
             path = space.get("__file__")
-            own = users(path) or path is None and name not in sys.builtin_module_names and "__path__" not in space
-            (mine if own or name == "__main__" else others).append(name)
-            w.seen.add(id(space))
+            told = users(path) or path is None and name not in sys.builtin_module_names and "__path__" not in space
+            own = known_modules[name] = (id(module), id(space), told or name == "__main__")
+        if own is not None and own[0] == id(module):
+            (mine if own[2] else others).append(name)
+            w.seen.add(own[1])
     tops = set(others)
     others += [name for name in mine if name.partition(".")[0] in tops]
     mine = [name for name in mine if name.partition(".")[0] not in tops]
@@ -280,15 +285,16 @@ def look_at_all(frames, wanted, budget_s, before, is_thorough, start):
     try:
         others = begin(w, frames, before)
         run(w)
-        if not w.stopped and (wanted is None or not_named(w)):
+        whole, missing, free = not w.stopped, not_named(w) if wanted else set(), set()
+        if whole and (wanted is None or missing and is_thorough):
+            free = unreachable(w, missing)
             libraries(w, others)
-        missing = not_named(w) if wanted else set()
-        free = unreachable(w, missing) if missing and is_thorough and not w.stopped else set()
+            missing = not_named(w) if wanted else set()
         owners, kinds, graphs = names_of(w)
     finally:
         if guard:
             guard.__exit__(None, None, None)
-    return owners, {"stopped": w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs, "kinds": kinds,
+    return owners, {"stopped": not whole, "certain": is_thorough and not w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs, "kinds": kinds,
                     "missing": sorted(missing), "unreachable": free}
 
 def not_named(w):

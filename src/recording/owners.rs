@@ -1,0 +1,301 @@
+//! Who keeps each block, as walks over the program's objects and announcements of libraries say it.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::Recording;
+use gpushim_trace::{Effect, Event, Kept, Kind, Layer, Occasion, OwnerWords};
+
+/// The fact of a recording that has owners.
+pub const RECORDED: &str = "owners";
+
+/// One way in which blocks are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Owner {
+    /// In which way: `named`, `parameter`, `buffer`, `gradient`, `optimizer-state`, `graph`, `unreachable`, `native` or
+    /// `announced`.
+    #[serde(serialize_with = "by_name")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub kept: Kept,
+    /// The path by which the program reaches them; empty without one.
+    pub path: String,
+    /// Where the path begins: a function with its file, or a module.
+    pub root: String,
+}
+
+fn by_name<S: serde::Serializer>(kept: &Kept, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(kept.name())
+}
+
+impl Owner {
+    /// The owner in words, after "kept by".
+    pub fn in_words(&self) -> String {
+        let path = format!("`{}`", self.path);
+        match self.kept {
+            Kept::Graph if self.path.is_empty() => "autograd graphs".to_string(),
+            Kept::Graph => format!("the autograd graph of {}", self.rooted(&path)),
+            Kept::Unreachable => {
+                "unreachable objects, which wait for the garbage collector".to_string()
+            }
+            Kept::Native => "C++, and no Python object".to_string(),
+            Kept::Announced => self.path.clone(),
+            _ => self.rooted(&path),
+        }
+    }
+
+    fn rooted(&self, path: &str) -> String {
+        match self.root.as_str() {
+            "" => path.to_string(),
+            "module __main__" => format!("{path} of the program's module"),
+            root if root.starts_with("module ") => format!("{path} of {root}"),
+            root => format!("{path} of `{root}`"),
+        }
+    }
+}
+
+/// Blocks of one owner.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Owned {
+    /// Who keeps them.
+    #[serde(flatten)]
+    pub owner: Owner,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// The number of an owner in the table.
+type Number = u32;
+
+/// What the blocks of one stack had as owners when most of their bytes were named: blocks and bytes by owner.
+#[derive(Clone, Debug, Default)]
+struct OfStack {
+    bytes: u64,
+    by_owner: FxHashMap<Number, (u64, u64)>,
+}
+
+/// A block: its layer, its address, and the place of its allocation among all events, 0 if that cannot be read.
+type Block = (Layer, u64, u64);
+
+/// The owners of a recording's blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Owners {
+    table: Vec<Owner>,
+    of_block: FxHashMap<Block, Number>,
+    of_frames: FxHashMap<u64, OfStack>,
+    /// Walks that were made.
+    pub walks: u64,
+    /// Time of all walks, ns.
+    pub walks_ns: u64,
+}
+
+impl Owners {
+    /// Reads the owners of a recording.
+    pub fn of(recording: &dyn Recording) -> Owners {
+        if recording.fact(RECORDED).is_none() {
+            return Owners::default();
+        }
+        let mut pass = Pass::new(recording);
+        for record in recording.events() {
+            pass.event(record.ticket, &record.event);
+        }
+        pass.walk_ended(false);
+        pass.owners
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.of_block.is_empty()
+    }
+
+    /// The owner of a block, as it was told last.
+    pub fn of_block(&self, layer: Layer, address: u64, ticket: u64) -> Option<&Owner> {
+        let number = self.of_block.get(&(layer, address, ticket))?;
+        self.table.get(*number as usize)
+    }
+
+    /// The owners of blocks with the frames of a stack, those with most bytes first, when most of these bytes were named.
+    pub fn of_stack(&self, recording: &dyn Recording, stack: u32) -> Vec<Owned> {
+        let of = match stack {
+            0 => None,
+            stack => self.of_frames.get(&recording.frames(stack)),
+        };
+        let by_owner = of.into_iter().flat_map(|of| &of.by_owner);
+        let mut owned: Vec<Owned> = by_owner
+            .filter_map(|(number, (blocks, bytes))| {
+                Some(Owned {
+                    owner: self.table.get(*number as usize)?.clone(),
+                    blocks: *blocks,
+                    bytes: *bytes,
+                })
+            })
+            .collect();
+        owned.sort_by(|a, b| {
+            (Reverse(a.bytes), &a.owner.path).cmp(&(Reverse(b.bytes), &b.owner.path))
+        });
+        owned
+    }
+}
+
+/// A live block.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    ticket: u64,
+    size: u64,
+    stack: u32,
+}
+
+struct Pass<'a> {
+    recording: &'a dyn Recording,
+    owners: Owners,
+    numbers: FxHashMap<(u32, u32, Kept), Number>,
+    by_owner: FxHashMap<Owner, Number>,
+    live: FxHashMap<(Layer, u64), Live>,
+    /// What the walk that is being read said so far, by the frames of the blocks' stacks.
+    walk: FxHashMap<u64, OfStack>,
+    /// Blocks that this walk named.
+    told: Vec<(Block, Number)>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(recording: &'a dyn Recording) -> Pass<'a> {
+        let older = recording.live().unwrap_or_default().into_iter();
+        let live = older.map(|block| {
+            let event = &block.event;
+            let live = Live {
+                ticket: 0,
+                size: event.size,
+                stack: event.stack,
+            };
+            ((event.class.layer(), event.address), live)
+        });
+        Pass {
+            recording,
+            owners: Owners::default(),
+            numbers: FxHashMap::default(),
+            by_owner: FxHashMap::default(),
+            live: live.collect(),
+            walk: FxHashMap::default(),
+            told: Vec::new(),
+        }
+    }
+
+    fn event(&mut self, ticket: u64, event: &Event) {
+        match event.kind {
+            Kind::Owner => self.owner(event),
+            Kind::OwnersWalk => {
+                self.owners.walks += 1;
+                self.owners.walks_ns = self.owners.walks_ns.saturating_add(event.extra[0]);
+                self.walk_ended(Occasion::from_number(event.address) == Occasion::End);
+            }
+            _ => match Effect::of(event) {
+                Effect::Allocated(bytes) => {
+                    let live = Live {
+                        ticket,
+                        size: event.size,
+                        stack: event.stack,
+                    };
+                    self.live.insert((bytes.layer, event.address), live);
+                }
+                Effect::Freed(bytes) => {
+                    self.live.remove(&(bytes.layer, event.address));
+                }
+                _ => {}
+            },
+        }
+    }
+
+    fn owner(&mut self, event: &Event) {
+        let words = OwnerWords::unpack(event.extra);
+        let number = self.number(words);
+        let exact = (event.class.layer(), event.address);
+        let found = match self.live.get(&exact) {
+            Some(live) => Some((exact, *live)),
+            None if words.kept == Kept::Announced => self.around(event.address),
+            None => None,
+        };
+        let Some(((layer, address), live)) = found else {
+            return;
+        };
+        let block = (layer, address, live.ticket);
+        let frames = match live.stack {
+            0 => 0,
+            stack => self.recording.frames(stack),
+        };
+        let of = self.walk.entry(frames).or_default();
+        of.bytes = of.bytes.saturating_add(live.size);
+        let (blocks, bytes) = of.by_owner.entry(number).or_default();
+        *blocks += 1;
+        *bytes = bytes.saturating_add(live.size);
+        self.told.push((block, number));
+    }
+
+    /// The block that contains an address: a tensor, if there is one.
+    fn around(&self, address: u64) -> Option<((Layer, u64), Live)> {
+        let holds = |(key, live): &(&(Layer, u64), &Live)| {
+            address
+                .checked_sub(key.1)
+                .is_some_and(|offset| offset < live.size)
+        };
+        let found = self
+            .live
+            .iter()
+            .filter(holds)
+            .min_by_key(|(key, _)| key.0 as u8);
+        found.map(|(key, live)| (*key, *live))
+    }
+
+    fn number(&mut self, words: OwnerWords) -> Number {
+        let key = (words.path, words.root, words.kept);
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let text = |id: u32| match id {
+            0 => String::new(),
+            id => self.recording.text(id.into()).unwrap_or_default(),
+        };
+        // The line in which a function was differs from walk to walk.
+        let root = text(words.root);
+        let root = match root.rsplit_once(':') {
+            Some((function, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => function,
+            _ => &root,
+        };
+        let owner = Owner {
+            kept: words.kept,
+            path: text(words.path),
+            root: root.to_string(),
+        };
+        let next = self.owners.table.len() as Number;
+        let number = *self.by_owner.entry(owner.clone()).or_insert(next);
+        if number == next {
+            self.owners.table.push(owner);
+        }
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// Takes over what a walk said, in place of what earlier ones said. One at the end of the interpreter only adds: the
+    /// functions that kept the blocks have returned by then.
+    fn walk_ended(&mut self, at_end: bool) {
+        for (frames, of) in self.walk.drain() {
+            let known = self.owners.of_frames.entry(frames).or_default();
+            if of.bytes > known.bytes || of.bytes == known.bytes && !at_end {
+                *known = of;
+            }
+        }
+        for (block, number) in self.told.drain(..) {
+            match at_end {
+                true => drop(self.owners.of_block.entry(block).or_insert(number)),
+                false => drop(self.owners.of_block.insert(block, number)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
