@@ -99,8 +99,14 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
     if let Some(domain) = &detail.domain {
         write!(out, " of {domain:?}")?;
     }
-    if let Some(number) = detail.number {
-        write!(out, " number {number}")?;
+    for (name, number) in [
+        ("number", detail.number),
+        ("ranks", detail.ranks),
+        ("rank", detail.rank),
+    ] {
+        if let Some(number) = number {
+            write!(out, " {name} {number}")?;
+        }
     }
     for (name, value) in detail.sizes() {
         write!(out, ", {name} {}", bytes(value))?;
@@ -214,6 +220,12 @@ struct Detail {
     allocated: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved: Option<u64>,
+    /// The ranks of a communicator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<u64>,
+    /// The rank of the process in a communicator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u64>,
 }
 
 impl Detail {
@@ -236,11 +248,13 @@ impl Detail {
                 context: first,
                 ..detail
             },
-            Kind::OutOfMemory | Kind::DeviceMemory => Detail {
-                free: first,
-                total: second,
-                ..detail
-            },
+            Kind::OutOfMemory | Kind::DeviceMemory | Kind::ContextMade | Kind::ProcessMemory => {
+                Detail {
+                    free: first,
+                    total: second,
+                    ..detail
+                }
+            }
             Kind::ContextGone => Detail {
                 reserved: first,
                 ..detail
@@ -285,7 +299,19 @@ impl Detail {
                 waiting: (event.address > 0).then_some(event.address),
                 ..detail
             },
-            Kind::Trim | Kind::Export | Kind::RangePop | Kind::ModuleLoad | Kind::Unknown => detail,
+            Kind::CommunicatorBegin => Detail {
+                ranks: first,
+                rank: second,
+                ..detail
+            },
+            Kind::Trim
+            | Kind::Export
+            | Kind::RangePop
+            | Kind::ModuleLoad
+            | Kind::GraphMade
+            | Kind::GraphGone
+            | Kind::CommunicatorEnd
+            | Kind::Unknown => detail,
         }
     }
 

@@ -234,6 +234,12 @@ impl Counts {
             | Kind::ThreadName
             | Kind::PoolState
             | Kind::ModuleLoad
+            | Kind::ContextMade
+            | Kind::ProcessMemory
+            | Kind::GraphMade
+            | Kind::GraphGone
+            | Kind::CommunicatorBegin
+            | Kind::CommunicatorEnd
             | Kind::Unknown => {}
         }
     }
