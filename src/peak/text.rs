@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::composition::{Part, composition};
 use super::find::Peak;
 use super::lower::to_lower;
+use crate::device_memory::{DeviceMemory, MemorySums, When, table as memory_table};
 use crate::ledger::{Focus, Moment, lost_peak};
 use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
@@ -46,6 +47,8 @@ pub struct PeakReport {
     pub to_lower: Option<&'static str>,
     /// The stacks that held them, those with most bytes first.
     pub holders: Vec<Holder>,
+    /// The memory of each device then, by owner.
+    pub memory: Vec<DeviceMemory>,
 }
 
 impl PeakReport {
@@ -67,7 +70,11 @@ impl PeakReport {
             let live = found.live_at.first()?;
             composition(recording, names, iterations, journal, live)
         });
+        let memory_sums = MemorySums::of(recording, When::Ticket(peak.ticket));
+        let mut memory = DeviceMemory::of(&memory_sums, false, names);
+        memory.retain(|one| focus.device.is_none() || one.device == focus.device);
         PeakReport {
+            memory,
             subject: Subject::of(recording, focus),
             ns: peak.ns,
             iteration: iterations
@@ -154,6 +161,13 @@ impl Answer for PeakReport {
         }
         if !table.is_empty() {
             write!(f, "\n{table}")?;
+        }
+        for memory in &self.memory {
+            write!(
+                f,
+                "\n{}",
+                memory_table(memory, self.memory.len() > 1, one_moment)
+            )?;
         }
         self.holders.first().map_or(Ok(()), |holder| holder.way(f))
     }

@@ -29,6 +29,7 @@ mod limits;
 mod mempools;
 mod nvtx;
 mod oom;
+mod outside;
 mod privileged;
 mod python;
 mod replay;
