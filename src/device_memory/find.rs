@@ -233,11 +233,11 @@ impl Making<'_> {
             let taken = rows.take(part, lacking);
             segments = (segments.0 + taken.0, segments.1 + taken.1);
         }
-        let (tensors_of, cache) = match in_use {
-            0 => ("", "segments, tensors included"),
-            _ => ("tensors", "cached and not in use"),
+        let cache = match self.of.has_tensors() {
+            true => "cached and not in use",
+            false => "segments, tensors included",
         };
-        rows.plain(MemoryPart::Tensors, "PyTorch", tensors_of, tensors);
+        rows.plain(MemoryPart::Tensors, "PyTorch", "tensors", tensors);
         let workspaces_of = "workspaces of cuBLAS";
         rows.plain(MemoryPart::Workspaces, "PyTorch", workspaces_of, workspaces);
         let cached = (segments.0.saturating_sub(in_use), segments.1);

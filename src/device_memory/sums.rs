@@ -336,6 +336,11 @@ impl DeviceSums {
         }
     }
 
+    /// Tells that a framework has announced its tensors.
+    pub fn has_tensors(&self) -> bool {
+        self.now.framework.is_some()
+    }
+
     /// Finds the tensors of one stack that were live at the moment and still are at the end. Of several
     /// stacks it is the one with most bytes. Returns the stack and the bytes.
     pub fn kept_tensors(&self) -> Option<(u32, u64)> {

@@ -355,6 +355,31 @@ fn without_stacks_the_framework_says_what_is_its() {
 }
 
 #[test]
+fn a_cache_without_a_tensor_is_the_same_row() {
+    let mut process = Process::new();
+    process.told = false;
+    let segment = process.block(100 * MIB, &[CUDART, CACHE, EMPTY, MAIN], 1, 0);
+    let tensor = process.tensor(segment.address, 60 * MIB, EMPTY, [60 * MIB, 100 * MIB]);
+    let said = [0, 100 * MIB];
+    process.record(Event {
+        kind: Kind::TensorFree,
+        extra: said,
+        ..tensor
+    });
+    let (peak, end) = (
+        process.rows(When::Peak, false),
+        process.rows(When::Peak, true),
+    );
+    let text = beside(&peak, &end, false, false);
+    let line = "40.0 MiB   40.0 %    100.0 MiB  PyTorch: cached and not in use";
+    assert!(text.contains(line), "{text}");
+    assert!(
+        text.contains("60.0 MiB   60.0 %            -  PyTorch: tensors"),
+        "{text}"
+    );
+}
+
+#[test]
 fn communicators_that_nobody_announced_are_told_by_their_threads() {
     let mut process = Process::new();
     process.told = false;
