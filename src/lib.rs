@@ -47,6 +47,7 @@ mod check;
 pub mod command;
 mod compress;
 mod control;
+mod device_memory;
 mod diff;
 mod doctor;
 pub mod events;

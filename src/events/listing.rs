@@ -115,8 +115,14 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
     if let Some(ns) = detail.took_ns {
         write!(out, ", took {}", span(ns))?;
     }
-    if let Some(number) = detail.number {
-        write!(out, " number {number}")?;
+    for (name, number) in [
+        ("number", detail.number),
+        ("ranks", detail.ranks),
+        ("rank", detail.rank),
+    ] {
+        if let Some(number) = number {
+            write!(out, " {name} {number}")?;
+        }
     }
     for (name, value) in detail.sizes() {
         write!(out, ", {name} {}", bytes(value))?;
@@ -245,6 +251,12 @@ struct Detail {
     allocated: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved: Option<u64>,
+    /// The ranks of a communicator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<u64>,
+    /// The rank of the process in a communicator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u64>,
 }
 
 impl Detail {
@@ -267,11 +279,13 @@ impl Detail {
                 context: first,
                 ..detail
             },
-            Kind::OutOfMemory | Kind::DeviceMemory => Detail {
-                free: first,
-                total: second,
-                ..detail
-            },
+            Kind::OutOfMemory | Kind::DeviceMemory | Kind::ContextMade | Kind::ProcessMemory => {
+                Detail {
+                    free: first,
+                    total: second,
+                    ..detail
+                }
+            }
             Kind::ContextGone => Detail {
                 reserved: first,
                 ..detail
@@ -331,7 +345,19 @@ impl Detail {
                 took_ns: first,
                 ..detail
             },
-            Kind::Trim | Kind::Export | Kind::RangePop | Kind::ModuleLoad | Kind::Unknown => detail,
+            Kind::CommunicatorBegin => Detail {
+                ranks: first,
+                rank: second,
+                ..detail
+            },
+            Kind::Trim
+            | Kind::Export
+            | Kind::RangePop
+            | Kind::ModuleLoad
+            | Kind::GraphMade
+            | Kind::GraphGone
+            | Kind::CommunicatorEnd
+            | Kind::Unknown => detail,
         }
     }
 

@@ -89,7 +89,7 @@ impl Row {
             Kind::TensorAlloc | Kind::TensorFree | Kind::TensorOutOfMemory => {
                 (row.allocated, row.reserved) = (Some(first), Some(second));
             }
-            Kind::OutOfMemory | Kind::DeviceMemory => {
+            Kind::OutOfMemory | Kind::DeviceMemory | Kind::ContextMade | Kind::ProcessMemory => {
                 (row.free, row.total) = (Some(first), Some(second));
             }
             Kind::PoolState => {

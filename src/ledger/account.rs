@@ -205,21 +205,30 @@ impl Account {
 
     /// Adds the blocks that were allocated before the first event and live after the last one. To be called before any
     /// event.
-    pub fn begin(&mut self, older: &[LiveBlock], first: &Record) {
+    pub fn begin(&mut self, older: &[LiveBlock], first: &Record, mut say: impl FnMut(&Change)) {
         let Account {
             devices, ledger, ..
         } = self;
-        ledger.begin(older, &mut |change| take(devices, change, first));
+        ledger.begin(older, &mut |change| {
+            say(change);
+            take(devices, change, first);
+        });
     }
 
     /// Takes in an event.
     pub fn feed(&mut self, record: &Record) {
+        self.feed_and(record, |_| {});
+    }
+
+    /// Takes in an event, and tells what it changes.
+    pub fn feed_and(&mut self, record: &Record, mut say: impl FnMut(&Change)) {
         let Account {
             devices,
             ledger,
             ambiguous,
         } = self;
         ledger.apply(record, &mut |change| {
+            say(change);
             if let Change::Ambiguous { allocated, .. } = change {
                 *ambiguous = ambiguous.saturating_add(*allocated);
             }

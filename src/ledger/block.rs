@@ -60,6 +60,8 @@ pub struct Block {
     pub class: Class,
     /// It came from the driver and not from the pool.
     pub forwarded: bool,
+    /// A stream captured when it was made.
+    pub captured: bool,
     /// It was made before the recording began: its allocation cannot be read, or a snapshot tells only that it was
     /// there.
     pub earlier: bool,
@@ -78,6 +80,7 @@ impl Block {
             device: event.device,
             class: event.class,
             forwarded: event.flags & gpushim_trace::flags::FORWARDED != 0,
+            captured: event.flags & gpushim_trace::flags::CAPTURE != 0,
             earlier: event.flags & gpushim_trace::flags::EARLIER != 0,
         }
     }

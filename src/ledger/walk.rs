@@ -147,6 +147,7 @@ impl Walker {
                 _ => Class::Device,
             },
             forwarded: false,
+            captured: false,
             earlier: true,
         })
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::composition::{Part, composition};
 use super::find::Peak;
 use super::lower::to_lower;
+use crate::device_memory::{DeviceMemory, MemorySums, When, table as memory_table};
 use crate::ledger::{Focus, Moment, lost_peak};
 use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
@@ -49,6 +50,8 @@ pub struct PeakReport {
     pub holders: Vec<Holder>,
     /// Who kept them, those with most bytes first, as far as that was recorded.
     pub owners: Vec<Owned>,
+    /// The memory of each device then, by owner.
+    pub memory: Vec<DeviceMemory>,
 }
 
 impl PeakReport {
@@ -70,7 +73,11 @@ impl PeakReport {
             let live = found.live_at.first()?;
             composition(recording, names, iterations, journal, live)
         });
+        let memory_sums = MemorySums::of(recording, When::Ticket(peak.ticket));
+        let mut memory = DeviceMemory::of(&memory_sums, false, names);
+        memory.retain(|one| focus.device.is_none() || one.device == focus.device);
         PeakReport {
+            memory,
             subject: Subject::of(recording, focus),
             ns: peak.ns,
             iteration: iterations
@@ -165,6 +172,13 @@ impl Answer for PeakReport {
             write!(f, "\n{table}")?;
         }
         owned::table(f, &self.owners, self.bytes, top)?;
+        for memory in &self.memory {
+            write!(
+                f,
+                "\n{}",
+                memory_table(memory, self.memory.len() > 1, one_moment)
+            )?;
+        }
         self.holders.first().map_or(Ok(()), |holder| holder.way(f))
     }
 }

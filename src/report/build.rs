@@ -7,6 +7,7 @@ use super::figures::Summary;
 use super::findings::{Finding, Findings, Topic, Untold};
 use super::overview::{HOLDERS, LayerFindings, Overview};
 use super::summary::PeakOf;
+use crate::device_memory::{DeviceMemory, MemorySums, Spare};
 use crate::loops::{Given, Iterations};
 use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
@@ -31,6 +32,8 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
     /// Figures from the events.
     pub summary: Summary,
+    /// The memory of each device, by owner.
+    pub memory: Vec<MemoryOfDevice>,
     /// The stacks that held memory at the peaks.
     pub peaks: Vec<HeldAtPeak>,
     /// What stands out, the most important first.
@@ -47,6 +50,48 @@ pub struct Report {
     /// The iterations that the user set.
     #[serde(skip)]
     pub iterations: Option<Iterations>,
+}
+
+/// The memory of a device at two moments, by owner.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct MemoryOfDevice {
+    /// When most was held from the driver, and of these moments when most was handed out.
+    pub at_peak: DeviceMemory,
+    /// The moment after the last event.
+    pub at_end: DeviceMemory,
+    /// Memory that the cache of a server could have been given, too, where it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare: Option<Spare>,
+}
+
+impl MemoryOfDevice {
+    fn all(
+        memory_sums: &MemorySums,
+        peaks: &[HeldAtPeak],
+        names: &mut dyn Names,
+    ) -> Vec<MemoryOfDevice> {
+        // A training has what a server does not have.
+        let is_training = peaks.iter().any(|peak| peak.composition.is_some());
+        let ends = DeviceMemory::of(memory_sums, true, names);
+        let peaks = DeviceMemory::of(memory_sums, false, names);
+        let mut ends: Vec<Option<DeviceMemory>> = ends.into_iter().map(Some).collect();
+        let mut all = Vec::new();
+        for at_peak in peaks {
+            let its = (ends.iter_mut())
+                .find(|end| end.as_ref().is_some_and(|end| end.device == at_peak.device))
+                .and_then(Option::take);
+            let at_end = its.unwrap_or_else(|| at_peak.emptied());
+            all.push(MemoryOfDevice {
+                spare: (!is_training)
+                    .then(|| Spare::of(memory_sums, &at_end, names))
+                    .flatten(),
+                at_peak,
+                at_end,
+            });
+        }
+        all
+    }
 }
 
 /// The stacks that held memory of a device at the peak.
@@ -149,12 +194,14 @@ impl Report {
         let found = Findings::of(trace, &mut overview, &mut *names);
         let main = overview.layers.first();
         let iterations = main.and_then(|layer| layer.iterations().cloned());
+        let peaks = HeldAtPeak::all(trace, &overview, &mut *names);
         let report = Report {
+            memory: MemoryOfDevice::all(&overview.memory_sums, &peaks, &mut *names),
             trace: trace.path().display().to_string(),
             format: trace.format(),
             started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
-            peaks: HeldAtPeak::all(trace, &overview, &mut *names),
+            peaks,
             summary: overview.summary,
             findings: found.all,
             steady: found.steady,

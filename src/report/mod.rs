@@ -16,7 +16,7 @@ pub(crate) mod siblings;
 mod summary;
 mod text;
 
-pub use build::{HeldAtPeak, Report};
+pub use build::{HeldAtPeak, MemoryOfDevice, Report};
 pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };

@@ -4,6 +4,7 @@
 use super::complete::complete;
 use super::figures::Summary;
 use super::summary::{PeakOf, SummaryBuilder};
+use crate::device_memory::{MemorySums, When};
 use crate::ledger::{Block, Focus};
 use crate::loops::{Follow, Followed, Found, Given, Iterations, Search};
 use crate::oom::Shortage;
@@ -30,6 +31,8 @@ pub struct Overview {
     pub layers: Vec<LayerFindings>,
     /// The first requests that ran out of memory, with the stacks that held the rest.
     pub shortages: Vec<Shortage>,
+    /// The memory of devices, by owner.
+    pub memory_sums: MemorySums,
 }
 
 /// What was found about the blocks of a layer.
@@ -96,6 +99,7 @@ impl Overview {
             read(recording, &mut [&mut builder]);
         }
         builder.settle(recording);
+        let memory_sums = std::mem::replace(&mut builder.memory_sums, MemorySums::new(When::End));
         let peaks = builder.peaks();
         let mut shortages = std::mem::take(&mut builder.shortages.found);
         let has_tensors = builder.has(Layer::Tensor);
@@ -160,6 +164,7 @@ impl Overview {
             summary: builder.summary(&live_at_peaks),
             layers: told,
             shortages,
+            memory_sums,
         }
     }
 }

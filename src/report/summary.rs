@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
+use crate::device_memory::{MemorySums, When};
 use crate::ledger::{Account, Block, DeviceAccount, Focus, Level, Visitor};
 use crate::oom::Shortages;
 use crate::recording::{Coverage, Reader, Recording};
@@ -18,6 +19,8 @@ const OUT_OF_MEMORY_MAX: usize = 100;
 pub struct SummaryBuilder {
     counts: Counts,
     account: Account,
+    /// The memory of devices, by owner.
+    pub memory_sums: MemorySums,
     wrapped: bool,
     coverage: Coverage,
     /// What was live at the end, until the first event says how much of it is older.
@@ -47,6 +50,7 @@ impl SummaryBuilder {
         SummaryBuilder {
             counts: Counts::default(),
             account: Account::of_only(only),
+            memory_sums: MemorySums::new(When::Peak),
             wrapped: recording.coverage().wrapped,
             coverage: recording.coverage(),
             older: kept.is_some().then_some(SizeGroup {
@@ -146,7 +150,12 @@ impl Reader for SummaryBuilder {
     fn read(&mut self, records: &[Record]) {
         if let (Some(first), Some(kept)) = (records.first(), self.kept.take()) {
             let kept: Vec<LiveBlock> = kept.into_iter().filter(|one| one.ns < first.ns).collect();
-            self.account.begin(&kept, first);
+            let SummaryBuilder {
+                account,
+                memory_sums,
+                ..
+            } = self;
+            account.begin(&kept, first, |change| memory_sums.change(change, first));
             if let Some(older) = &mut self.older {
                 older.count = kept.len() as u64;
                 older.bytes = (kept.iter()).fold(0, |sum, one| sum.saturating_add(one.event.size));
@@ -154,7 +163,13 @@ impl Reader for SummaryBuilder {
         }
         for record in records {
             self.counts.feed(record);
-            self.account.feed(record);
+            let SummaryBuilder {
+                account,
+                memory_sums,
+                ..
+            } = self;
+            memory_sums.event(record, account.ledger());
+            account.feed_and(record, |change| memory_sums.change(change, record));
             self.shortages.event(record);
         }
     }
@@ -236,6 +251,12 @@ impl Counts {
             | Kind::ModuleLoad
             | Kind::Owner
             | Kind::OwnersWalk
+            | Kind::ContextMade
+            | Kind::ProcessMemory
+            | Kind::GraphMade
+            | Kind::GraphGone
+            | Kind::CommunicatorBegin
+            | Kind::CommunicatorEnd
             | Kind::Unknown => {}
         }
     }

@@ -56,9 +56,7 @@ fn write_all(report: &Report, f: &mut String) -> Result {
         .iter()
         .try_for_each(|peak| held(peak, several, report.is_one_moment(), f))?;
     let summary = &report.summary;
-    for device in &summary.devices {
-        memory(device, summary.devices.len() > 1, report.is_one_moment(), f)?;
-    }
+    memory(report, f)?;
     allocations(summary, f)?;
     notes(report, f)?;
     next(report, f)

@@ -8,6 +8,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{self, Block, Cell, Paragraph, Sparkline, Table, TableState};
 
 use super::table::{HEADINGS, Row};
+use crate::device_memory::table;
 use crate::output::escape::shown;
 use crate::output::table::Align;
 use crate::output::units::{bytes, count, percent};
@@ -93,9 +94,15 @@ impl Screen {
             return;
         };
         if self.is_open {
-            let [curve, list] =
-                Layout::vertical([Constraint::Percentage(35), Constraint::Min(3)]).areas(body);
+            let lines = memory_lines(row);
+            let [curve, memory, list] = Layout::vertical([
+                Constraint::Percentage(25),
+                Constraint::Length(u16::try_from(lines.len()).unwrap_or(u16::MAX)),
+                Constraint::Min(3),
+            ])
+            .areas(body);
             draw_curve(frame, curve, row);
+            frame.render_widget(Paragraph::new(lines), memory);
             draw_holders(frame, list, row);
         } else {
             let [table, list] =
@@ -192,6 +199,19 @@ fn draw_curve(frame: &mut Frame, area: Rect, row: &Row) {
     frame.render_widget(Sparkline::default().data(values).block(block), area);
 }
 
+/// Lines of the tables of a process's devices.
+fn memory_lines(row: &Row) -> Vec<Line<'static>> {
+    let several = row.memory.len() > 1;
+    let tables = row
+        .memory
+        .iter()
+        .map(|memory| table(memory, several, false));
+    let text: String = tables.collect();
+    text.lines()
+        .map(|line| Line::from(line.to_string()))
+        .collect()
+}
+
 /// The stacks that hold the memory of a process.
 fn draw_holders(frame: &mut Frame, area: Rect, row: &Row) {
     let pid = row.pid.map_or(String::new(), |pid| format!("{pid} "));
@@ -223,6 +243,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::device_memory::DeviceMemory;
     use crate::output::holder::Holder;
     use crate::recording::{CallSite, Function};
     use crate::symbols::Kind;
@@ -266,6 +287,7 @@ mod tests {
                 holder(&format!("keep{pid}"), allocated / 2),
                 holder("", 512),
             ],
+            memory: vec![DeviceMemory::of_tensors(allocated)],
         }
     }
 
@@ -340,6 +362,8 @@ mod tests {
             text.contains("keep11") && !text.contains("allocs/s"),
             "{text}"
         );
+        let at = text.find("100.0 %  PyTorch: tensors").expect(&text);
+        assert!(Some(at) < text.find("keep11"), "{text}");
         assert!(press(&mut screen, KeyCode::Esc), "back to all");
         assert!(drawn(&screen).join("\n").contains("allocs/s"));
         assert!(!press(&mut screen, KeyCode::Char('q')));

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cut::shortened;
+use crate::device_memory::{DeviceMemory, table as memory_table};
 use crate::output::escape::shown;
 use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
@@ -42,6 +43,8 @@ pub struct Row {
     pub history: Vec<u64>,
     /// The stack that holds most.
     pub holders: Vec<Holder>,
+    /// The memory of its devices, by owner.
+    pub memory: Vec<DeviceMemory>,
 }
 
 /// Letters of a history.
@@ -126,13 +129,20 @@ pub const HEADINGS: [(&str, Align); 12] = [
     ("most is held by", Align::Left),
 ];
 
-/// The processes as text.
+/// The processes as text; of a single one what its memory is made of, too.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new(HEADINGS);
     for row in rows {
         table.row(row.cells());
     }
-    table.to_string()
+    let mut text = table.to_string();
+    if let [row] = rows {
+        for memory in &row.memory {
+            text.push('\n');
+            text.push_str(&memory_table(memory, row.memory.len() > 1, false));
+        }
+    }
+    text
 }
 
 /// A curve of `width` characters, the newest at the right: each is the maximum of its interval.
@@ -187,6 +197,7 @@ mod tests {
             out_of_memory: 1,
             history: vec![1, 2],
             holders: Vec::new(),
+            memory: Vec::new(),
         };
         assert_eq!(
             table(&[row]),

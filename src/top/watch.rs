@@ -2,15 +2,17 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
 use super::glance::Glance;
 use super::table::Row;
+use crate::device_memory::{DeviceMemory, MemorySums, When};
 use crate::error::{Result, failed};
 use crate::output::holder::Holder;
-use crate::recording::{CallSite, Gpu, Recording, is_compressed};
+use crate::recording::{CallSite, Frame, Gpu, Names, Recording, is_compressed};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -31,6 +33,40 @@ struct Seen {
     allocations: u64,
     /// By the frames of the stack: to name functions takes long, and they stay.
     who: FxHashMap<u64, CallSite>,
+    /// By stack: those of device memory, which are few.
+    frames: FxHashMap<u32, Rc<[Frame]>>,
+}
+
+/// Stacks whose frames are kept.
+const FRAMES: usize = 10_000;
+
+/// The names of a trace's stacks, those that were looked at before from memory.
+struct Remembered<'a> {
+    trace: &'a Trace,
+    known: &'a mut FxHashMap<u32, Rc<[Frame]>>,
+    names: Option<Box<dyn Names + 'a>>,
+}
+
+impl Names for Remembered<'_> {
+    fn stack(&mut self, id: u32) -> Rc<[Frame]> {
+        if let Some(known) = self.known.get(&id) {
+            return known.clone();
+        }
+        if self.known.len() >= FRAMES {
+            self.known.clear();
+        }
+        let trace = self.trace;
+        let names = self.names.get_or_insert_with(|| Recording::names(trace));
+        let frames = names.stack(id);
+        self.known.insert(id, frames.clone());
+        frames
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.names
+            .as_ref()
+            .map_or(Vec::new(), |names| names.problems())
+    }
 }
 
 impl Watch {
@@ -92,6 +128,7 @@ impl Watch {
             at: now,
             allocations: glance.allocations,
             who: FxHashMap::default(),
+            frames: FxHashMap::default(),
         });
         let passed = now.duration_since(seen.at).as_secs_f64();
         let made = glance.allocations.saturating_sub(seen.allocations);
@@ -132,8 +169,16 @@ impl Watch {
         }
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         holders.truncate(HOLDERS);
+        let memory_sums = MemorySums::of(trace, When::End);
+        let mut names = Remembered {
+            trace,
+            known: &mut seen.frames,
+            names,
+        };
+        let memory = DeviceMemory::of(&memory_sums, true, &mut names);
         let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
         Row {
+            memory,
             trace: trace.path().display().to_string(),
             pid,
             program: program(&trace.fact("argv").unwrap_or_default()),

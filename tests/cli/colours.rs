@@ -108,8 +108,7 @@ fn sentences_fit_the_terminal_and_tables_keep_their_columns() {
         assert!(lines > 60, "{lines} lines");
     }
     let narrow = seen(&on_terminal(dir.path(), &["report", "a.trace"], 60, None));
-    let heading = "Memory                             peak   than above           at   at the end";
-    assert!(narrow.contains(heading), "{narrow}");
+    assert!(narrow.contains("   at the end  Memory"), "{narrow}");
     // Sentences have the same words, however long the lines are.
     let words = |text: &str| {
         text.split_whitespace()

@@ -28,12 +28,10 @@ fn report_tells_the_run_on_one_screen() {
     has("driver CUDA 13.0, /usr/lib/libcuda.so.1");
     has("settings policy blocks");
     has("events 8 recorded");
-    has("requested 3.0 MiB");
-    has("allocated 4.0 MiB");
-    has("reserved 4.0 MiB");
-    has("utilization 75.0 %");
-    has("tensors 512.0 KiB");
-    has("framework reserved 2.0 MiB +1.5 MiB");
+    has("512.0 KiB 0.0 % 512.0 KiB PyTorch: tensors");
+    has("1.5 MiB 0.0 % 1.5 MiB PyTorch: cached and not in use");
+    has("2.0 MiB 0.0 % 2.0 MiB allocations: without a recorded stack");
+    has("75.0 % utilization: peak requested 3.0 MiB / peak reserved 4.0 MiB");
     has("Held at the peak, 512.0 KiB of tensors");
     has("512.0 KiB 100.0 % × 1");
     has("device 3 1 4.0 MiB 2.0 MiB (2)");

@@ -138,6 +138,11 @@ class Tester:
         page.click('#tabs [data-value="events"]')
         page.wait_for_timeout(100)
         expect("asked for 48.0 GiB" in page.inner_text("#table"), page.inner_text("#table"))
+        page.click('#tabs [data-value="memory"]')
+        page.wait_for_timeout(100)
+        tables = json.loads(self.gpushim("report", "--format", "json", self.small))["results"][0]["memory"]
+        expect(page.locator("#table tbody tr").count() > len(tables[0]["at_peak"]["rows"]), page.inner_text("#table"))
+        expect(bytes_as_people_read(tables[0]["at_peak"]["used"]) in page.inner_text("#table"), page.inner_text("#table"))
         self.close(page, "figures")
 
     def findings(self):

@@ -29,6 +29,7 @@ mod limits;
 mod mempools;
 mod nvtx;
 mod oom;
+mod outside;
 mod owners;
 mod privileged;
 mod python;

@@ -74,9 +74,16 @@ fn one_table_without_a_terminal() {
     let outcome = looked_at(&["PID"]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""));
     let lines: Vec<_> = outcome.stdout.lines().collect();
-    let [heading, line] = lines[..] else {
+    let [heading, line, "", memory, .., held, used] = lines[..] else {
         panic!("{}", outcome.stdout)
     };
+    assert!(memory.ends_with("  Memory"), "{memory}");
+    assert!(held.ends_with("gpushim: kept for reuse"), "{held}");
+    let used: Vec<_> = used.split_whitespace().collect();
+    assert_eq!(
+        used.join(" "),
+        "8.0 MiB used by this process and others, of 8.0 GiB"
+    );
     assert!(
         heading.trim_start().starts_with("pid  program"),
         "{heading}"

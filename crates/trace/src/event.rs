@@ -67,11 +67,27 @@ pub enum Kind {
     /// A walk over the program's objects ended; its [`Kind::Owner`] events precede it on the same thread. `address` =
     /// [`Occasion`](crate::Occasion), `size` = objects seen, `extra` = ns that it took, bits of [`walk`](crate::walk).
     OwnersWalk = 27,
+    /// A context was made. `address` = its handle, `size` = bytes of the device that all processes used right
+    /// after, `extra` = free, total bytes then. Written once there is a trace, which may be later.
+    ContextMade = 28,
+    /// Memory of a device that this process uses, contexts and code included, as NVML says. `size` = bytes,
+    /// `extra` = free, total bytes of the device at the same moment.
+    ProcessMemory = 29,
+    /// A graph became executable. `address` = its handle, `size` = device bytes that went with it.
+    GraphMade = 30,
+    /// An executable graph ended. `address` = its handle, `size` = device bytes that its end returned.
+    GraphGone = 31,
+    /// NCCL begins to make a communicator. `extra` = its ranks, 0 if they are not known, and the rank of this
+    /// process.
+    CommunicatorBegin = 32,
+    /// NCCL is done with making the communicator that this thread began. `address` = its handle, 0 if it
+    /// is not known; `result` = NCCL's code.
+    CommunicatorEnd = 33,
 }
 
 impl Kind {
     /// Every kind that is written, in the order of their numbers.
-    pub const ALL: [Kind; 24] = [
+    pub const ALL: [Kind; 30] = [
         Kind::Alloc,
         Kind::Free,
         Kind::Reserve,
@@ -96,6 +112,12 @@ impl Kind {
         Kind::ModuleLoad,
         Kind::Owner,
         Kind::OwnersWalk,
+        Kind::ContextMade,
+        Kind::ProcessMemory,
+        Kind::GraphMade,
+        Kind::GraphGone,
+        Kind::CommunicatorBegin,
+        Kind::CommunicatorEnd,
     ];
 
     /// The kind of a number in a file.
@@ -140,6 +162,12 @@ impl Kind {
             Kind::ModuleLoad => "module-load",
             Kind::Owner => "owner",
             Kind::OwnersWalk => "owners-walk",
+            Kind::ContextMade => "context-made",
+            Kind::ProcessMemory => "process-memory",
+            Kind::GraphMade => "graph-made",
+            Kind::GraphGone => "graph-gone",
+            Kind::CommunicatorBegin => "communicator-begin",
+            Kind::CommunicatorEnd => "communicator-end",
         }
     }
 }

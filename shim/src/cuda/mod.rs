@@ -7,6 +7,7 @@ pub mod device;
 pub mod devices;
 pub mod functions;
 pub mod green;
+pub mod nvml;
 pub mod primary;
 pub mod streams;
 pub mod types;

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use crate::base::{boundary, linker};
-use crate::hooks::{driver, entry, runtime};
+use crate::hooks::{driver, entry, nccl, runtime};
 use crate::record::{stacks, trace};
 
 /// `dlsym` for every caller in the process.
@@ -183,7 +183,10 @@ extern "C" fn answer_dlsym(
     }
     // SAFETY: dlsym is given C strings.
     let name = unsafe { CStr::from_ptr(name) };
-    if !name.to_bytes().starts_with(b"cu") || boundary::bypassed() {
+    let is_known = [&b"cu"[..], b"ncclComm"]
+        .iter()
+        .any(|start| name.to_bytes().starts_with(start));
+    if !is_known || boundary::bypassed() {
         return Answer::of_next();
     }
     entry::serve(Answer::of_next, || {
@@ -209,14 +212,20 @@ extern "C" fn answer_dlsym(
         if is_relative {
             return Answer::of_next();
         }
-        match driver::substitute(found) {
-            substitute if substitute.is_null() => Answer::of_next(),
-            substitute => Answer::of(substitute),
+        let of_driver = driver::substitute(found);
+        let substitute = if of_driver.is_null() {
+            nccl::substitute(name, found)
+        } else {
+            of_driver
+        };
+        if substitute.is_null() {
+            return Answer::of_next();
         }
+        Answer::of(substitute)
     })
 }
 
-/// Our function of a name of CUDA's; null if there is none.
+/// Our function of a name of CUDA's or NCCL's; null if there is none.
 fn export(name: &CStr) -> *const c_void {
     let of_driver = driver::ours(name);
     if !of_driver.is_null() {
@@ -225,10 +234,10 @@ fn export(name: &CStr) -> *const c_void {
     let mut of_runtime = runtime::exports();
     of_runtime
         .find(|(known, _)| *known == name)
-        .map_or(ptr::null(), |(_, ours)| ours)
+        .map_or_else(|| nccl::export(name), |(_, ours)| ours)
 }
 
-/// Whether a function of CUDA's is in the process only as this export of ours: without CUDA it is not there.
+/// Tells that a function is in the process only as this export of ours: without CUDA or NCCL it is not there.
 /// The caller's `dlerror` then says so.
 fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool {
     let is_another = |found: *mut c_void| !found.is_null() && !ptr::eq(found, ours);

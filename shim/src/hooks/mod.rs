@@ -6,6 +6,7 @@ pub mod driver;
 pub mod entry;
 pub mod exports;
 pub mod loader;
+pub mod nccl;
 pub mod nvtx;
 pub mod runtime;
 pub mod stats;

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use gpushim_alloc::Context;
 
-use crate::cuda::context;
+use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
+use crate::cuda::{context, devices, nvml};
 use crate::record::events;
 
 /// Time between two samples.
@@ -18,12 +19,34 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 struct Watched {
     device: i32,
     context: Context,
+    /// Free and total bytes when it had been made, until that is in the trace.
+    made: Option<(u64, u64)>,
     /// Free and total bytes when last asked.
-    last: (usize, usize),
+    last: (u64, u64),
 }
 
 /// The contexts that can be asked in. Held while one is: it does not end meanwhile.
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
+
+/// A device can be asked about in this context, which was just made.
+pub fn made(device: i32, context: Context) {
+    let is_known = |known: &Watched| known.context == context;
+    if WATCHED
+        .lock()
+        .is_ok_and(|watched| watched.iter().any(is_known))
+    {
+        return;
+    }
+    // Before the lock: no lock is held over a driver call of the host's thread.
+    let figures = context::with(context, figures).ok().flatten();
+    watch(device, context);
+    if let Ok(mut watched) = WATCHED.lock()
+        && let Some(known) = watched.iter_mut().find(|known| known.context == context)
+    {
+        known.made = figures;
+        known.tell_made();
+    }
+}
 
 /// A device can be asked about in this context.
 pub fn watch(device: i32, context: Context) {
@@ -33,9 +56,35 @@ pub fn watch(device: i32, context: Context) {
         watched.push(Watched {
             device,
             context,
+            made: None,
             last: (0, 0),
         });
     }
+}
+
+impl Watched {
+    /// Records what was in use when it had been made, if there is a trace.
+    fn tell_made(&mut self) {
+        if let Some((free, total)) = self.made
+            && events::context_made(self.context, self.device, free, total)
+        {
+            self.made = None;
+        }
+    }
+}
+
+/// Free and total bytes of the device of the current context, as the driver counts them.
+fn figures() -> Option<(u64, u64)> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both are ours to write.
+    let asked = unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+    (asked == SUCCESS).then_some((free as u64, total as u64))
+}
+
+/// Free bytes of the current device, as the driver counts them; `None` without a context.
+pub fn free_bytes() -> Option<u64> {
+    context::current()?;
+    thread::call(figures).map(|(free, _)| free)
 }
 
 /// A context is about to end. Returns its device if it was known, to watch it again if it does not.
@@ -45,32 +94,80 @@ pub fn unwatch(context: Context) -> Option<i32> {
     Some(watched.swap_remove(at).device)
 }
 
+/// Time between two questions about how much of a device this process has: they take milliseconds.
+const SELDOM: Duration = Duration::from_secs(10);
+
+/// When the background thread asked.
+#[derive(Default)]
+pub struct Asked {
+    /// The last time about all devices.
+    last: Option<Instant>,
+    /// The last time about this process, by device.
+    process: Vec<(i32, Instant)>,
+}
+
 /// Asks about every device if it is time to, and records what has changed.
-pub fn sample(last: &mut Option<Instant>) {
-    if last.is_some_and(|last| last.elapsed() < PERIOD) {
+pub fn sample(asked: &mut Asked) {
+    if asked.last.is_some_and(|last| last.elapsed() < PERIOD) {
         return;
     }
-    *last = Some(Instant::now());
+    asked.last = Some(Instant::now());
+    for (device, free, total) in changed() {
+        events::device_memory(device, free, total);
+        asked.about_process(device, free, total);
+    }
+}
+
+/// Devices of which more or less is free than before, with their free and total bytes.
+fn changed() -> Vec<(i32, u64, u64)> {
+    let (mut asked, mut changed) = (Vec::new(), Vec::new());
     let Ok(mut watched) = WATCHED.lock() else {
-        return;
+        return changed;
     };
-    let mut asked = Vec::new();
     for known in watched.iter_mut() {
+        known.tell_made();
         if asked.contains(&known.device) {
             continue;
         }
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are ours to write.
-        let answer = context::with(known.context, || unsafe {
-            real::cuMemGetInfo_v2(&mut free, &mut total)
-        });
-        if answer != Ok(SUCCESS) {
+        let Ok(Some((free, total))) = context::with(known.context, figures) else {
             continue;
-        }
+        };
         asked.push(known.device);
         if known.last != (free, total) {
             known.last = (free, total);
-            events::device_memory(known.device, free as u64, total as u64);
+            changed.push((known.device, free, total));
         }
     }
+    changed
+}
+
+impl Asked {
+    /// Asks how much of a device this process has, if that was not asked lately. If memory was taken or
+    /// returned meanwhile, nothing is recorded, and it is asked again soon.
+    fn about_process(&mut self, device: i32, free: u64, total: u64) {
+        let known = self.process.iter().position(|(of, _)| *of == device);
+        let is_due = |(_, last): &(i32, Instant)| last.elapsed() >= SELDOM;
+        if !known.and_then(|at| self.process.get(at)).is_none_or(is_due) {
+            return;
+        }
+        let bytes = devices::uuid(device)
+            .and_then(|uuid| thread::call(|| nvml::used_by_this_process(uuid)));
+        if bytes.is_some() && now(device) != Some((free, total)) {
+            return;
+        }
+        if let Some(at) = known {
+            self.process.swap_remove(at);
+        }
+        self.process.push((device, Instant::now()));
+        if let Some(bytes) = bytes {
+            events::process_memory(device, bytes, free, total);
+        }
+    }
+}
+
+/// Free and total bytes of a device now.
+fn now(device: i32) -> Option<(u64, u64)> {
+    let watched = WATCHED.lock().ok()?;
+    let known = watched.iter().find(|known| known.device == device)?;
+    context::with(known.context, figures).ok().flatten()
 }

@@ -58,7 +58,8 @@ fn run() {
     } else {
         decay / TICKS_TO_DECAY
     };
-    let (mut pause, mut last, mut sampled) = (SOON, Instant::now(), None);
+    let (mut pause, mut last) = (SOON, Instant::now());
+    let mut sampled = device_memory::Asked::default();
     let mut looked = Instant::now();
     loop {
         let Ok(working) = WORKING.lock() else { return };
@@ -90,7 +91,7 @@ fn run() {
 }
 
 /// One tick of the thread's work; true if there will be more soon.
-fn work(decays: bool, sampled: &mut Option<Instant>) -> bool {
+fn work(decays: bool, sampled: &mut device_memory::Asked) -> bool {
     if decays {
         let _active = Active::begin();
         let cached = registry::used().map_or(0, |pool| pool.decay());

@@ -167,23 +167,22 @@ pub fn consider(writer: &Writer) -> bool {
 
 impl Pace {
     fn consider(&mut self, writer: &Writer) -> bool {
-        let pace = self;
-        pace.start.get_or_insert_with(Instant::now);
+        self.start.get_or_insert_with(Instant::now);
         if WANTED.load(Ordering::Relaxed) != 0 {
-            let asked = *pace.asked.get_or_insert_with(Instant::now);
+            let asked = *self.asked.get_or_insert_with(Instant::now);
             if asked.elapsed() >= PATIENCE {
-                pace.asked = None;
+                self.asked = None;
                 substitute();
             }
             return false;
         }
-        pace.asked = None;
-        if !pace.is_prepared {
-            pace.is_prepared = ask_for(PREPARE);
-        } else if pace.is_due(live(writer)) {
+        self.asked = None;
+        if !self.is_prepared {
+            self.is_prepared = ask_for(PREPARE);
+        } else if self.is_due(live(writer)) {
             ask_for(bit(Occasion::High));
         }
-        pace.is_prepared && pace.elapsed() < SHORT
+        self.is_prepared && self.elapsed() < SHORT
     }
 }
 

@@ -1,7 +1,7 @@
 // The tables: who holds memory, iterations and phases, what went wrong.
 function drawTable() {
   const { recording } = state, failures = recording.notes.filter(isFailure).length;
-  const options = [["holders", "Holders"], ["phases", recording.iterations.length ? "Iterations" : "Phases"], ["blocks", "Largest blocks"],
+  const options = [["holders", "Holders"], ["phases", recording.iterations.length ? "Iterations" : "Phases"], ["blocks", "Largest blocks"], ["memory", "All memory"],
     ["events", "Events" + (recording.notes.length ? " (" + format.count(recording.notes.length) + ")" : "")]];
   choice($("tabs"), "tab", options, state.tab, (tab) => change({ tab }));
   if (failures) $("tabs").lastChild.classList.add("bad");
@@ -9,7 +9,7 @@ function drawTable() {
   const box = $("table");
   // Drawn anew, the row that has the focus keeps it.
   const rows = () => [...box.querySelectorAll("tbody tr")], held = rows().indexOf(document.activeElement);
-  box.replaceChildren({ holders: holdersTable, phases: phasesTable, blocks: blocksTable, events: eventsTable }[state.tab]());
+  box.replaceChildren({ holders: holdersTable, phases: phasesTable, blocks: blocksTable, memory: memoryTable, events: eventsTable }[state.tab]());
   if (held >= 0) rows()[held]?.focus();
   box.setAttribute("aria-label", options.find(([value]) => value === state.tab)[1]);
 }
@@ -139,6 +139,26 @@ function blocksTable() {
     chosen: () => false,
     choose: (index) => { selectMoment(blocks.from[index]); showSpan(blocks.from[index], Math.min(blocks.to[index], state.recording.end)); lightStacks(format.address(blocks.address[index]), [blocks.stack[index]]); },
   });
+}
+
+// What the device's memory is made of, at two moments: the rows add up to what is used.
+function memoryTable() {
+  const { recording, view } = state, all = recording.head.report.memory;
+  const of = all.find(({ at_peak }) => at_peak.device === view.device) || (all.length === 1 ? all[0] : null);
+  if (!of) return empty("This recording does not tell what the memory of this device is made of.");
+  const { at_peak: peak, at_end: end } = of, rows = new Map();
+  const key = (row) => JSON.stringify([row.part, row.owner, row.what, row.number, row.made_at]);
+  for (const [at, memory] of [["peak", peak], ["end", end]]) {
+    for (const row of memory.rows) rows.set(key(row), { ...(rows.get(key(row)) || { row, peak: 0, end: 0 }), [at]: row.bytes });
+  }
+  const sum = { row: { owner: end.driver_told ? "used" : "recorded", what: peak.others_told ? "by all processes" : "" }, peak: peak.used, end: end.used };
+  const name = ({ row }) => row.owner + (row.what ? ": " + row.what : "") + (row.number ? " (" + row.number + ")" : "");
+  const place = ({ row }) => row.made_at ? "made at " + row.made_at.name + (row.made_at.file ? " " + format.base(row.made_at.file) + ":" + row.made_at.line : "") : "";
+  return table([
+    ["Memory", "wide", (row) => [name(row), element("small", {}, place(row))]],
+    ["At " + format.moment(peak.ns, 1e9), "n", (row) => format.bytes(row.peak)], ["Share", "n", (row) => format.percent(row.peak, peak.used)],
+    ["At the end", "n", (row) => format.bytes(row.end)],
+  ], [...rows.values(), sum], { chosen: () => false, choose: () => selectMoment(peak.ns) });
 }
 
 const NAMES = {

@@ -3,105 +3,49 @@
 use std::fmt::{Result, Write};
 
 use crate::cut::shortened;
+use crate::device_memory::beside;
 use crate::ledger::MADE_BEFORE;
 use crate::output::escape::shown;
 use crate::output::holder::holder_labels;
 use crate::output::style::{self, Style, marked};
 use crate::output::units::{bytes, count, percent, span};
 use crate::peak::{others as others_in_words, parts_in_words};
-use crate::report::build::HeldAtPeak;
-use crate::report::figures::{DeviceFigures, Gauge, TensorFigures};
+
+use crate::report::build::{HeldAtPeak, MemoryOfDevice, Report};
 use crate::report::text::findings::paragraph;
 
 /// Letters of a name at least, however narrow the terminal is.
 const NAME: usize = 24;
 
-/// From what was asked for down to what the driver says is in use, each with how much more it is than the one
-/// above.
-pub fn memory(
-    device: &DeviceFigures,
-    several: bool,
-    is_one_moment: bool,
-    f: &mut String,
-) -> Result {
-    let title = match device.device {
-        Some(ordinal) if several => format!("Memory of gpu {ordinal}"),
-        None if several => "Memory of no known device".to_string(),
-        _ => "Memory".to_string(),
-    };
-    let heading = format!(
-        "{title:<26} {:>12} {:>12} {:>12} {:>12}",
-        "peak", "than above", "at", "at the end"
-    );
-    writeln!(f, "\n{}", marked(Style::Heading, &heading))?;
-    let mut above: Option<u64> = None;
-    let mut line = |name: &str, peak: u64, at: Option<u64>, end: u64, f: &mut String| {
-        // What lies below may have been looked at at other times: then it says nothing of this.
-        let more = above.and_then(|above| peak.checked_sub(above));
-        let more = more.map_or(String::new(), |more| format!("+{}", bytes(more)));
-        above = Some(peak);
-        let at = at.filter(|_| !is_one_moment).map_or("-".to_string(), span);
-        writeln!(
-            f,
-            "  {name:<24} {:>12} {more:>12} {at:>12} {:>12}",
-            bytes(peak),
-            bytes(end)
-        )
-    };
-    let of_gauge = |gauge: &Gauge| (gauge.peak, gauge.peak_ns, gauge.end);
-    if let Some(TensorFigures {
-        tensors,
-        allocated_peak,
-        allocated_end,
-        reserved_peak,
-        reserved_end,
-        ..
-    }) = &device.tensors
+/// Writes the memory of each device, by owner.
+pub fn memory(report: &Report, f: &mut String) -> Result {
+    let several = report.memory.len() > 1;
+    for MemoryOfDevice {
+        at_peak,
+        at_end,
+        spare,
+    } in &report.memory
     {
-        line("tensors", tensors.peak, tensors.peak_ns, tensors.end, f)?;
-        // Where no framework says what it has, there are only its tensors.
-        if *reserved_peak > 0 {
-            line(
-                "framework allocated",
-                *allocated_peak,
-                None,
-                *allocated_end,
+        let table = beside(at_peak, at_end, several, report.is_one_moment());
+        write!(f, "\n{table}")?;
+        if let Some(spare) = spare {
+            paragraph("  If it serves: ", &shown(&spare.sentence()), f)?;
+        }
+    }
+    for device in &report.summary.devices {
+        if let Some(utilization) = device.utilization {
+            let share = percent(utilization, 1.0);
+            let of = match device.device.filter(|_| several) {
+                Some(ordinal) => format!(" of gpu {ordinal}"),
+                None => String::new(),
+            };
+            let (requested, reserved) = (bytes(device.requested.peak), bytes(device.reserved.peak));
+            writeln!(
                 f,
+                "{:>13} {share:>8}  utilization{of}: peak requested {requested} / peak reserved {reserved}",
+                ""
             )?;
-            line("framework reserved", *reserved_peak, None, *reserved_end, f)?;
         }
-    }
-    let has_others = device.tensors.is_some() || device.requested.peak > 0;
-    // A snapshot has its framework's segments only: the same sum once more.
-    let is_said = |peak: u64| {
-        device
-            .tensors
-            .as_ref()
-            .is_some_and(|one| one.reserved_peak == peak)
-    };
-    for (name, gauge) in [
-        ("requested", Some(&device.requested)),
-        ("allocated", Some(&device.allocated)),
-        ("reserved", Some(&device.reserved)),
-        ("used by all processes", device.in_use.as_ref()),
-    ] {
-        // A snapshot has a framework's memory only.
-        let is_known = |of: &(u64, _, _)| of.0 > 0 || device.tensors.is_none();
-        if let Some((peak, at, end)) = gauge.map(of_gauge).filter(is_known) {
-            // Of such a sum the recording says nothing.
-            if (peak == 0 && has_others) || (device.requested.peak == 0 && is_said(peak)) {
-                continue;
-            }
-            line(name, peak, at, end, f)?;
-        }
-    }
-    if let Some(utilization) = device.utilization {
-        let share = percent(utilization, 1.0);
-        writeln!(
-            f,
-            "  {:<24} {share:>12}   peak requested / peak reserved",
-            "utilization"
-        )?;
     }
     Ok(())
 }

@@ -160,7 +160,7 @@ pub(super) fn make(
         context::made(made);
         gate::made(made);
         paged::context_made(made, device);
-        device_memory::watch(device, made);
+        device_memory::made(device, made);
         if let Some(pool) = registry::pool() {
             pool.context_known(made);
         }

@@ -3,12 +3,14 @@
 use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
 
 use cudarc::driver::sys;
-use gpushim_trace::Class;
+use gpushim_trace::{Class, Kind};
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::device_memory::free_bytes;
 use crate::memory::{passthrough, registry, surplus};
+use crate::record::events;
 
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
 const CHILD: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH as u32;
@@ -23,12 +25,28 @@ fn derived(from: Handle, to: Handle) {
     registry::all().for_each(|entry| entry.pool.graph_derived(from as u64, to as u64));
 }
 
-/// Calls a function that makes an executable graph, which takes device memory.
-fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
+/// Calls a function that makes a graph of another, which takes device memory.
+fn make(made: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let result = passthrough::forward(None, call);
-    if result == SUCCESS && !exec.is_null() {
+    if result == SUCCESS && !made.is_null() {
         // SAFETY: the driver wrote the handle.
-        derived(graph, unsafe { *exec });
+        derived(graph, unsafe { *made });
+    }
+    result
+}
+
+/// Makes an executable graph. Its bytes are by how much the device's free memory fell: allocations of
+/// other threads meanwhile count, too.
+fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
+    let before = free_bytes();
+    let result = make(exec, graph, call);
+    if result == SUCCESS
+        && !exec.is_null()
+        && let Some((before, after)) = before.zip(free_bytes())
+    {
+        // SAFETY: not null, and the driver wrote the handle.
+        let handle = unsafe { *exec } as u64;
+        events::graph(Kind::GraphMade, handle, before.saturating_sub(after));
     }
     result
 }
@@ -128,7 +146,7 @@ driver_hooks! {
     /// A copy of a graph.
     fn cuGraphClone(clone: *mut Handle, original: Handle) {
         // SAFETY: as above.
-        instantiate(clone, original, || unsafe { real::cuGraphClone(clone, original) })
+        make(clone, original, || unsafe { real::cuGraphClone(clone, original) })
     }
     /// A graph within a graph.
     fn cuGraphAddChildGraphNode(
@@ -183,8 +201,13 @@ driver_hooks! {
     }
     /// An executable graph ends.
     fn cuGraphExecDestroy(exec: Handle) {
+        let before = free_bytes();
         // SAFETY: as above.
-        destroy(exec, || unsafe { real::cuGraphExecDestroy(exec) })
+        let result = destroy(exec, || unsafe { real::cuGraphExecDestroy(exec) });
+        if result == SUCCESS && let Some((before, after)) = before.zip(free_bytes()) {
+            events::graph(Kind::GraphGone, exec as u64, after.saturating_sub(before));
+        }
+        result
     }
     /// A node that allocates when the graph runs.
     fn cuGraphAddMemAllocNode(

@@ -3,11 +3,10 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use crate::base::thread;
-use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::device_memory::free_bytes;
 use crate::memory::passthrough::forward;
 use crate::record::events;
 
@@ -24,15 +23,6 @@ fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
         events::module_loaded(unsafe { *loaded } as u64, bytes);
     }
     result
-}
-
-/// Free bytes of the current device, as the driver counts them.
-fn free_bytes() -> Option<u64> {
-    context::current()?;
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: both are ours to write.
-    let asked = thread::call(|| unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) });
-    (asked == SUCCESS).then_some(free as u64)
 }
 
 driver_hooks! {

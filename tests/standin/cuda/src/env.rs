@@ -63,6 +63,8 @@ pub struct Settings {
     pub disabled: Vec<String>,
     /// `STANDIN_MODULE_BYTES`: device memory that a module or library takes when it is loaded, in bytes.
     pub module_bytes: u64,
+    /// `STANDIN_GRAPH_BYTES`: device memory that an executable graph takes, in bytes.
+    pub graph_bytes: u64,
     /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
     /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
@@ -86,6 +88,7 @@ impl Default for Settings {
             version: 13000,
             disabled: Vec::new(),
             module_bytes: 0,
+            graph_bytes: 0,
             lacking: Vec::new(),
             faults: Vec::new(),
             count: false,
@@ -145,6 +148,10 @@ impl Settings {
         });
         text("STANDIN_MODULE_BYTES", "bytes, as 6M", &mut |value| {
             settings.module_bytes = bytes(value)?;
+            Some(())
+        });
+        text("STANDIN_GRAPH_BYTES", "bytes, as 6M", &mut |value| {
+            settings.graph_bytes = bytes(value)?;
             Some(())
         });
         text("STANDIN_LACKS", "vmm, pools or both", &mut |value| {
@@ -251,6 +258,7 @@ mod tests {
             ("STANDIN_DISABLE", "cuCtxRecordEvent,cuCtxWaitEvent"),
             ("STANDIN_VERSION", "12040"),
             ("STANDIN_MODULE_BYTES", "6M"),
+            ("STANDIN_GRAPH_BYTES", "3M"),
             ("STANDIN_LACKS", "pools,vmm"),
             (
                 "STANDIN_FAULT",
@@ -267,6 +275,7 @@ mod tests {
         assert_eq!(settings.disabled, ["cuCtxRecordEvent", "cuCtxWaitEvent"]);
         assert_eq!(settings.version, 12040);
         assert_eq!(settings.module_bytes, 6 << 20);
+        assert_eq!(settings.graph_bytes, 3 << 20);
         assert_eq!(settings.lacking, [Feature::Pools, Feature::Vmm]);
         assert_eq!((settings.faults.len(), settings.count), (2, true));
         assert!(!settings.memory_orders);

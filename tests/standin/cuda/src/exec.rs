@@ -7,6 +7,7 @@ use crate::alias::{self, Reach};
 use crate::api::Via;
 use crate::capture;
 use crate::codes::{GRAPH_EXEC_UPDATE_FAILURE, INVALID_VALUE, NOT_SUPPORTED, Outcome};
+use crate::env::settings;
 use crate::model::Touch;
 use crate::state::{Guard, State, lock, now};
 use crate::timeline::Point;
@@ -34,6 +35,8 @@ pub struct Exec {
     last: Option<Point>,
     /// Allocations that it makes.
     allocations: Vec<Range<u64>>,
+    /// The device of the context in which it was made, and the bytes that it took there.
+    taken: Option<(i32, u64)>,
 }
 
 /// The steps of a graph, children taken apart, each after those that it comes after.
@@ -149,6 +152,7 @@ fn build(state: &mut State, graph: u64, flags: u64) -> Outcome<Exec> {
         flags,
         last: None,
         allocations,
+        taken: None,
     })
 }
 
@@ -159,7 +163,16 @@ fn instantiate(exec: Out<u64>, graph: u64, flags: u64) -> Outcome {
     if bound && state.execs.contains(state.graphs.get(graph)?.exec) {
         return Err(NOT_SUPPORTED);
     }
-    let built = build(&mut state, graph, flags)?;
+    let mut built = build(&mut state, graph, flags)?;
+    let bytes = settings().graph_bytes;
+    let current = state
+        .current()
+        .and_then(|current| state.contexts.get(current));
+    if let (Ok(current), true) = (current, bytes > 0) {
+        let device = current.device;
+        state.charge(device, bytes)?;
+        built.taken = Some((device, bytes));
+    }
     for bytes in &built.allocations {
         crate::graph_memory::share(&mut state, bytes.start)?;
     }
@@ -176,6 +189,7 @@ fn launch(via: Via, exec: u64, stream: u64) -> Outcome {
         flags,
         last,
         allocations,
+        ..
     } = state.execs.get(exec).map_err(|_| INVALID_VALUE)?.clone();
     if capture::is_in_capture(&state, key)? {
         // The launch becomes part of the graph, as a child would.
@@ -312,6 +326,9 @@ api! {
     cuGraphExecDestroy 10000 => fn cuGraphExecDestroy(exec: u64) {
         let mut state = lock()?;
         let exec = state.execs.remove(exec)?;
+        if let Some((device, bytes)) = exec.taken {
+            state.refund(device, bytes);
+        }
         for bytes in exec.allocations {
             crate::graph_memory::drop_node(&mut state, bytes.start);
         }

@@ -1,0 +1,128 @@
+//! NVML, for a figure that the driver's API does not have: how much of a device this process uses, its
+//! contexts and its code included. Called on the background thread alone, as it may take milliseconds.
+
+use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void};
+use std::mem::transmute;
+use std::ptr;
+use std::sync::OnceLock;
+
+use crate::base::linker;
+
+type Init = unsafe extern "C" fn(c_uint) -> c_uint;
+type Shutdown = unsafe extern "C" fn() -> c_uint;
+type ByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_uint;
+type Processes = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut Process) -> c_uint;
+
+/// `nvmlProcessInfo_t` since NVML 11.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Process {
+    pid: c_uint,
+    bytes: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// `NVML_INIT_FLAG_NO_ATTACH`: no other device is touched.
+const NO_ATTACH: c_uint = 2;
+/// `NVML_VALUE_NOT_AVAILABLE`.
+const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
+const SUCCESS: c_uint = 0;
+/// Processes on one device that there is room for.
+const MOST: usize = 256;
+
+/// The functions of the library. It is initialised only while it is asked: its descriptors are open only
+/// then, and the program may close descriptors at any time.
+struct Nvml {
+    init: Init,
+    shutdown: Shutdown,
+    by_uuid: ByUuid,
+    processes: Processes,
+}
+
+impl Nvml {
+    fn open() -> Option<Nvml> {
+        let library = linker::open(c"libnvidia-ml.so.1")?;
+        let find =
+            |name: &CStr| Some(linker::symbol(library, name)).filter(|found| !found.is_null());
+        let init = find(c"nvmlInitWithFlags")?;
+        let shutdown = find(c"nvmlShutdown")?;
+        let by_uuid = find(c"nvmlDeviceGetHandleByUUID")?;
+        let processes = find(c"nvmlDeviceGetComputeRunningProcesses_v3")
+            .or_else(|| find(c"nvmlDeviceGetComputeRunningProcesses_v2"))?;
+        Some(Nvml {
+            // SAFETY: NVML's function of this name has this signature.
+            init: unsafe { transmute::<*mut c_void, Init>(init) },
+            // SAFETY: as above.
+            shutdown: unsafe { transmute::<*mut c_void, Shutdown>(shutdown) },
+            // SAFETY: as above.
+            by_uuid: unsafe { transmute::<*mut c_void, ByUuid>(by_uuid) },
+            // SAFETY: as above; versions 2 and 3 have the same structure.
+            processes: unsafe { transmute::<*mut c_void, Processes>(processes) },
+        })
+    }
+
+    fn ask(&self, uuid: &CStr, pid: u32) -> Option<u64> {
+        // SAFETY: any flags may be passed.
+        if unsafe { (self.init)(NO_ATTACH) } != SUCCESS {
+            return None;
+        }
+        let bytes = self.bytes_of(uuid, pid);
+        // SAFETY: it was initialised above, and counts how often.
+        unsafe { (self.shutdown)() };
+        bytes
+    }
+
+    fn bytes_of(&self, uuid: &CStr, pid: u32) -> Option<u64> {
+        let mut device = ptr::null_mut();
+        // SAFETY: a C string, and a place that is ours to write.
+        if unsafe { (self.by_uuid)(uuid.as_ptr(), &mut device) } != SUCCESS {
+            return None;
+        }
+        let mut all = vec![Process::default(); MOST];
+        let mut count = MOST as c_uint;
+        // SAFETY: the array has room for as many as the count says.
+        if unsafe { (self.processes)(device, &mut count, all.as_mut_ptr()) } != SUCCESS {
+            return None;
+        }
+        let known = all.iter().take(count as usize);
+        let ours = known.filter(|one| one.pid == pid && one.bytes != NOT_AVAILABLE);
+        // In a container without its own view of processes none has this id.
+        ours.map(|one| one.bytes).reduce(u64::saturating_add)
+    }
+}
+
+/// Bytes that this process uses of the device with this UUID. `None` where NVML is not installed or does
+/// not list the process.
+pub fn used_by_this_process(uuid: [u8; 16]) -> Option<u64> {
+    static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
+    let nvml = NVML.get_or_init(Nvml::open).as_ref()?;
+    nvml.ask(&named(uuid)?, std::process::id())
+}
+
+/// `GPU-` and the bytes in groups, as NVML names a device.
+fn named(uuid: [u8; 16]) -> Option<CString> {
+    let mut text = String::from("GPU");
+    for (at, byte) in uuid.iter().enumerate() {
+        if matches!(at, 0 | 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    CString::new(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_as_nvml_names_them() {
+        let uuid = std::array::from_fn(|at| at as u8 * 17);
+        let name = named(uuid).expect("no zeros");
+        assert_eq!(
+            name.to_str(),
+            Ok("GPU-00112233-4455-6677-8899-aabbccddeeff")
+        );
+    }
+}

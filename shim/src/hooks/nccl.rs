@@ -1,0 +1,177 @@
+//! NCCL's functions that make communicators: recorded and passed on. NCCL takes their memory on threads of
+//! its own, whose stacks do not tell who asked.
+//!
+//! The real function is that of the library which the caller depends on. For a pointer that the program
+//! looked up in a library, it is the function of this library. The signatures are those of `nccl.h` since
+//! NCCL 2.4.
+
+use std::arch::naked_asm;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::cuda::types::Handle;
+use crate::hooks::caller::Interposed;
+use crate::hooks::entry;
+use crate::record::events;
+
+/// `ncclUniqueId`, which is passed by value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UniqueId([u8; 128]);
+
+/// `ncclSystemError`, for the case that no NCCL stands behind the symbol.
+const SYSTEM_ERROR: c_int = 2;
+/// `ncclSuccess`: no error.
+const SUCCESS: c_int = 0;
+
+/// Defines functions of NCCL's. Each takes the caller's return address as one more argument, in the
+/// register named: first that of x86-64, then that of 64-bit Arm. There a structure that is passed by
+/// value takes up a register.
+macro_rules! nccl_functions {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $found:ident, $x86:tt, $arm:tt,
+        ($ranks:expr, $rank:expr) -> $made:ident;
+    )*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The arguments are those of NCCL's function.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $arm, ", x30"),
+                "b {inner}",
+                ".cfi_endproc",
+                inner = sym $inner,
+            );
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $x86, ", [rsp]"),
+                "jmp {inner}",
+                ".cfi_endproc",
+                inner = sym $inner,
+            )
+        }
+
+        unsafe extern "C" fn $inner($($arg: $type,)* caller: *const c_void) -> c_int {
+            static REAL: Interposed = Interposed::new(match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
+                Ok(name) => name,
+                Err(_) => c"",
+            });
+            type Function = unsafe extern "C" fn($($type),*) -> c_int;
+            let Some(real) = REAL.real(caller) else {
+                return SYSTEM_ERROR;
+            };
+            // SAFETY: NCCL's function of this name has this signature; the caller's arguments.
+            making(($ranks, $rank), $made, || unsafe {
+                std::mem::transmute::<*const c_void, Function>(real.address)($($arg),*)
+            })
+        }
+
+        /// Stands in for the function, in a program that looked it up in a library.
+        unsafe extern "C" fn $found($($arg: $type),*) -> c_int {
+            type Function = unsafe extern "C" fn($($type),*) -> c_int;
+            let real = place(stringify!($name)).map_or(ptr::null_mut(), |of| of.load(Ordering::Acquire));
+            if real.is_null() {
+                return SYSTEM_ERROR;
+            }
+            // SAFETY: NCCL's function of this name has this signature; the caller's arguments.
+            making(($ranks, $rank), $made, || unsafe {
+                std::mem::transmute::<*mut c_void, Function>(real)($($arg),*)
+            })
+        }
+    )*
+        const NAMES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
+
+        /// The functions of the libraries that programs looked them up in, by name.
+        static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
+            [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
+
+        fn exported() -> [*const c_void; NAMES.len()] {
+            [$($name as *const c_void),*]
+        }
+
+        fn looked_up() -> [*const c_void; NAMES.len()] {
+            [$($found as *const c_void),*]
+        }
+    };
+}
+
+nccl_functions! {
+    /// A communicator of these ranks, of which this process is one.
+    fn ncclCommInitRank(comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int),
+        init_rank, found_init_rank, "rcx", "x4", (ranks, rank) -> comm;
+    /// A communicator of these ranks, with a configuration.
+    fn ncclCommInitRankConfig(
+        comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void
+    ), init_rank_config, found_init_rank_config, "r8", "x5", (ranks, rank) -> comm;
+    /// Communicators of all devices of this process.
+    fn ncclCommInitAll(comms: *mut Handle, devices: c_int, list: *const c_int),
+        init_all, found_init_all, "rcx", "x3", (devices, 0) -> comms;
+    /// A communicator of those ranks of another that name the same color.
+    fn ncclCommSplit(
+        comm: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut c_void
+    ), split, found_split, "r9", "x5", (0, key) -> made;
+}
+
+/// Calls a function that makes a communicator, and records when that began and when it was done.
+fn making((ranks, rank): (c_int, c_int), made: *mut Handle, call: impl FnOnce() -> c_int) -> c_int {
+    let word = |number: c_int| u64::try_from(number).unwrap_or(0);
+    entry::serve(
+        || (),
+        || events::communicator_begins(word(ranks), word(rank)),
+    );
+    let result = call();
+    entry::serve(
+        || (),
+        || {
+            let handle = match result == SUCCESS && !made.is_null() {
+                // SAFETY: not null, and NCCL wrote the handle.
+                true => (unsafe { *made }) as u64,
+                false => 0,
+            };
+            events::communicator_ends(handle, result);
+        },
+    );
+    result
+}
+
+fn number(name: &[u8]) -> Option<usize> {
+    NAMES.iter().position(|known| known.as_bytes() == name)
+}
+
+fn place(name: &str) -> Option<&'static AtomicPtr<c_void>> {
+    FOUND.get(number(name.as_bytes())?)
+}
+
+/// Our function of a name, as it is exported; null if there is none.
+pub fn export(name: &CStr) -> *const c_void {
+    let number = number(name.to_bytes());
+    let ours = number.and_then(|number| exported().get(number).copied());
+    ours.unwrap_or(ptr::null())
+}
+
+/// Our function in the place of one that a program found in a library. Null if it is none of these, or if
+/// that of another library was found before.
+pub fn substitute(name: &CStr, found: *mut c_void) -> *const c_void {
+    let Some(number) = number(name.to_bytes()).filter(|_| !found.is_null()) else {
+        return ptr::null();
+    };
+    let Some((place, ours)) = FOUND.get(number).zip(looked_up().get(number).copied()) else {
+        return ptr::null();
+    };
+    let kept = place.compare_exchange(ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire);
+    match kept {
+        Ok(_) => ours,
+        Err(known) if known == found => ours,
+        Err(_) => ptr::null(),
+    }
+}

@@ -1,0 +1,313 @@
+//! Who asked for memory, by the stack of the allocation: a library, a framework, or code of the user's own.
+
+use crate::recording::{Frame, calls};
+use crate::symbols::{Kind, Origin, Symbol, base};
+
+/// The code that asked for memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// The caching allocator of a framework, by the framework's name.
+    Framework(&'static str),
+    /// A library of CUDA's, by its place in [`LIBRARIES`].
+    Library(usize),
+    /// Other code, by the name of its file: an extension, the program itself, a function of Python.
+    Code(String),
+    /// No code is known: no stack was recorded.
+    NotRecorded,
+}
+
+/// A library that takes memory of a device for itself.
+pub struct Library {
+    /// The beginning of its file name.
+    file: &'static str,
+    /// The beginning of the names of its functions, for a library that is linked into another.
+    function: &'static str,
+    /// The name that people know.
+    pub name: &'static str,
+    /// The purpose of its memory.
+    pub what: &'static str,
+}
+
+const fn library(
+    file: &'static str,
+    function: &'static str,
+    name: &'static str,
+    what: &'static str,
+) -> Library {
+    Library {
+        file,
+        function,
+        name,
+        what,
+    }
+}
+
+/// The number of NCCL in [`LIBRARIES`].
+pub const NCCL: usize = 0;
+
+/// The libraries. The first that fits is it.
+pub const LIBRARIES: &[Library] = &[
+    library("libnccl", "nccl", "NCCL", "communicators"),
+    library("libcublas", "cublas", "cuBLAS", "workspaces"),
+    library("libcudnn", "cudnn", "cuDNN", "handles and workspaces"),
+    library("libcufft", "cufft", "cuFFT", "plans"),
+    library("libcusparse", "cusparse", "cuSPARSE", "handles and buffers"),
+    library("libcusolver", "cusolver", "cuSOLVER", "handles and buffers"),
+    library("libcurand", "curand", "cuRAND", "generators"),
+    library("libcutensor", "cutensor", "cuTENSOR", "handles and plans"),
+    library("libcudss", "cudss", "cuDSS", "handles and buffers"),
+    library("libnvshmem", "nvshmem", "NVSHMEM", "symmetric heap"),
+    library(
+        "libnvinfer",
+        "nvinfer1::",
+        "TensorRT",
+        "engines and contexts",
+    ),
+    library("libnvjpeg", "nvjpeg", "nvJPEG", "handles and buffers"),
+    library("libnpp", "npp", "NPP", "buffers"),
+];
+
+impl Library {
+    fn is_of(&self, symbol: &Symbol) -> bool {
+        let file = symbol.module.as_deref().map_or("", base);
+        let is_named = || symbol.kind == Kind::Native && symbol.function.starts_with(self.function);
+        file.starts_with(self.file) || is_named()
+    }
+}
+
+/// Frameworks with an allocator of their own, by marks of the paths or the functions of their code.
+const FRAMEWORKS: [(&str, &[&str]); 5] = [
+    (
+        "PyTorch",
+        &[
+            "c10::",
+            "at::",
+            "torch::",
+            "DeviceCachingAllocator",
+            "libc10",
+            "libtorch",
+            "-packages/torch/",
+        ],
+    ),
+    (
+        "JAX",
+        &["tsl::", "xla::", "stream_executor::", "-packages/jaxlib/"],
+    ),
+    (
+        "TensorFlow",
+        &["tensorflow::", "libtensorflow", "-packages/tensorflow/"],
+    ),
+    ("CuPy", &["-packages/cupy"]),
+    ("RMM", &["rmm::", "librmm", "/rmm/"]),
+];
+
+/// The framework that a function is of.
+fn framework(symbol: &Symbol) -> Option<&'static str> {
+    let places = [symbol.module.as_deref(), symbol.file.as_deref()];
+    let is_of = |mark: &&&str| match mark.contains('/') {
+        true => places.iter().flatten().any(|place| place.contains(**mark)),
+        false => {
+            let file = symbol.module.as_deref().map_or("", base);
+            symbol.function.starts_with(**mark) || file.starts_with(**mark)
+        }
+    };
+    let mut all = FRAMEWORKS.iter();
+    all.find(|(_, marks)| marks.iter().any(|mark| is_of(&mark)))
+        .map(|(name, _)| *name)
+}
+
+/// Code of PyTorch whose only business is its allocator.
+fn is_allocator(symbol: &Symbol) -> bool {
+    let file = symbol.module.as_deref().map_or("", base);
+    symbol.origin() == Origin::Allocator || file.starts_with("libc10_cuda")
+}
+
+impl Owner {
+    /// Tells it of a stack: the innermost code that is no runtime and no interpreter.
+    pub fn of(stack: &[Frame]) -> Owner {
+        // Of code within a framework that has no name: it may be of a library that is linked into it.
+        let mut within = None;
+        let mut python = None;
+        for symbol in calls(stack) {
+            if symbol.origin() == Origin::Recorder {
+                continue;
+            }
+            if let Some(number) = LIBRARIES.iter().position(|one| one.is_of(symbol)) {
+                return Owner::Library(number);
+            }
+            if is_allocator(symbol) {
+                return Owner::Framework(framework(symbol).unwrap_or("PyTorch"));
+            }
+            let file = || symbol.module.as_deref().or(symbol.file.as_deref());
+            match (symbol.origin(), symbol.kind) {
+                (Origin::Runtime | Origin::Interpreter | Origin::Plumbing, _) => {}
+                (Origin::Framework, Kind::Unknown) => within = within.or(framework(symbol)),
+                (Origin::Framework, _) => {
+                    return framework(symbol).map_or(Owner::NotRecorded, Owner::Framework);
+                }
+                (_, Kind::Python) => python = python.or_else(|| file().map(base)),
+                _ if python.is_some() || within.is_some() => {}
+                _ => {
+                    if let Some(file) = file() {
+                        return Owner::Code(base(file).to_string());
+                    }
+                }
+            }
+        }
+        match (within, python) {
+            (Some(framework), _) => Owner::Framework(framework),
+            (None, Some(file)) => Owner::Code(file.to_string()),
+            (None, None) => Owner::NotRecorded,
+        }
+    }
+}
+
+/// Tells that a tensor of PyTorch's is the workspace of a library.
+pub fn is_workspace(stack: &[Frame]) -> bool {
+    const MAKERS: [&str; 4] = [
+        "BlasLtWorkspace",
+        "getNewWorkspace",
+        "getCurrentCUDABlasHandle",
+        "getCurrentCUDASolverDnHandle",
+    ];
+    let mut native = calls(stack).filter(|symbol| symbol.kind == Kind::Native);
+    native.any(|symbol| MAKERS.iter().any(|maker| symbol.function.contains(maker)))
+}
+
+/// Tells that a framework passed on the request for one array, and did not fill its cache.
+pub fn is_passed_on(stack: &[Frame]) -> bool {
+    calls(stack).any(|symbol| symbol.function.contains("CudaMallocAsync"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn call(kind: Kind, function: &str, place: &str) -> Frame {
+        let is_python = kind == Kind::Python;
+        let place = Some(place.to_string());
+        Frame::Call(Rc::new([Symbol {
+            function: function.to_string(),
+            file: place.clone().filter(|_| is_python),
+            line: None,
+            module: place.filter(|_| !is_python),
+            inlined: false,
+            kind,
+            known: Default::default(),
+        }]))
+    }
+
+    fn native(function: &str, file: &str) -> Frame {
+        call(Kind::Native, function, &format!("/opt/lib/{file}"))
+    }
+
+    fn unknown(file: &str) -> Frame {
+        call(
+            Kind::Unknown,
+            &format!("{file}+0x12"),
+            &format!("/opt/lib/{file}"),
+        )
+    }
+
+    fn torch(function: &str) -> Frame {
+        native(function, "libtorch_cuda.so")
+    }
+
+    #[test]
+    fn the_innermost_code_that_is_no_runtime() {
+        let runtime = || native("cudaMalloc", "libcudart.so.13");
+        let main = || call(Kind::Python, "main", "/home/me/train.py");
+        let named = |stack: Vec<Frame>| match Owner::of(&stack) {
+            Owner::Framework(name) => name.to_string(),
+            Owner::Library(number) => LIBRARIES[number].name.to_string(),
+            Owner::Code(file) => file,
+            Owner::NotRecorded => "?".to_string(),
+        };
+        for (stack, owner) in [
+            (
+                vec![
+                    runtime(),
+                    unknown("libnccl.so.2"),
+                    native("start_thread", "libc.so.6"),
+                ],
+                "NCCL",
+            ),
+            (
+                vec![
+                    runtime(),
+                    unknown("libcublasLt.so.13"),
+                    torch("at::addmm"),
+                    main(),
+                ],
+                "cuBLAS",
+            ),
+            // One library asks another.
+            (
+                vec![unknown("libcublas.so.13"), unknown("libcudnn_ops.so.9")],
+                "cuBLAS",
+            ),
+            // A library that is linked into a framework is known by its function.
+            (
+                vec![
+                    unknown("libtorch_cuda.so"),
+                    torch("ncclCommInitRank"),
+                    torch("c10d::init()"),
+                ],
+                "NCCL",
+            ),
+            (
+                vec![
+                    runtime(),
+                    unknown("libc10_cuda.so"),
+                    torch("at::empty"),
+                    main(),
+                ],
+                "PyTorch",
+            ),
+            (
+                vec![
+                    torch("c10::cuda::CUDACachingAllocator::malloc(int)"),
+                    main(),
+                ],
+                "PyTorch",
+            ),
+            (
+                vec![runtime(), torch("at::native::own(int)"), main()],
+                "PyTorch",
+            ),
+            (vec![unknown("libtorch_cuda.so"), main()], "PyTorch"),
+            (
+                vec![native("tsl::BFCAllocator::Extend()", "xla_extension.so")],
+                "JAX",
+            ),
+            (
+                vec![
+                    runtime(),
+                    native("grow", "libmine.so"),
+                    native("ffi_call", "libffi.so.8"),
+                    main(),
+                ],
+                "libmine.so",
+            ),
+            (
+                vec![runtime(), native("ffi_call", "libffi.so.8"), main()],
+                "train.py",
+            ),
+            (vec![native("solve", "solver")], "solver"),
+            (vec![runtime()], "?"),
+            (vec![], "?"),
+        ] {
+            assert_eq!(named(stack.clone()), owner, "{stack:?}");
+        }
+    }
+
+    #[test]
+    fn workspaces_are_tensors_of_their_makers() {
+        let empty = || torch("at::detail::empty_cuda(long)");
+        let maker = torch("at::cuda::getCUDABlasLtWorkspace()");
+        assert!(is_workspace(&[empty(), maker]));
+        assert!(!is_workspace(&[empty(), torch("at::addmm")]));
+    }
+}
