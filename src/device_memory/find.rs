@@ -4,10 +4,10 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::communicators::Communicators;
-use super::owner::{LIBRARIES, NCCL, Owner, is_passed_on, is_workspace};
+use super::owner::{LIBRARIES, NCCL, Owner, is_passed_on};
 use super::rows::{MemoryPart, MemoryRow, Place, Rows};
 use super::sums::{DeviceSums, Key, MemorySums};
-use crate::recording::{CallSite, Names};
+use crate::recording::{CallSite, Names, is_workspace};
 use gpushim_trace::{Class, Event};
 
 /// Stacks of allocations that are looked at, those with most bytes.

@@ -162,18 +162,6 @@ impl Owner {
     }
 }
 
-/// Tells that a tensor of PyTorch's is the workspace of a library.
-pub fn is_workspace(stack: &[Frame]) -> bool {
-    const MAKERS: [&str; 4] = [
-        "BlasLtWorkspace",
-        "getNewWorkspace",
-        "getCurrentCUDABlasHandle",
-        "getCurrentCUDASolverDnHandle",
-    ];
-    let mut native = calls(stack).filter(|symbol| symbol.kind == Kind::Native);
-    native.any(|symbol| MAKERS.iter().any(|maker| symbol.function.contains(maker)))
-}
-
 /// Tells that a framework passed on the request for one array, and did not fill its cache.
 pub fn is_passed_on(stack: &[Frame]) -> bool {
     calls(stack).any(|symbol| symbol.function.contains("CudaMallocAsync"))
@@ -184,6 +172,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::recording::is_workspace;
 
     fn call(kind: Kind, function: &str, place: &str) -> Frame {
         let is_python = kind == Kind::Python;

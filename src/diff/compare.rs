@@ -9,6 +9,7 @@ use crate::ledger::{Focus, Moment};
 use crate::loops::{Given, Iterations};
 use crate::output::answer::{Answer, Subject};
 use crate::output::escape::shown;
+use crate::output::owned::row as owner_in_words;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent, span};
 use crate::peak::Peak;
@@ -34,6 +35,8 @@ pub struct DiffReport {
     pub phases: Vec<Change>,
     /// By the stack that held memory at the peak, the greatest change first.
     pub holders: Vec<Change>,
+    /// By who kept memory at the peak, where both runs recorded that, the greatest change first.
+    pub owners: Vec<Change>,
     /// What cannot be compared, and why.
     pub not_compared: Vec<String>,
     /// By how much the peak, and that of a phase, may rise, as a part of the peak before.
@@ -86,6 +89,8 @@ struct Side {
     iteration_ns: u64,
     phases: Vec<Phase>,
     holders: Vec<(String, u64)>,
+    /// Who keeps what was live, in words.
+    owners: Vec<(String, u64)>,
     /// The functions of the holders by their names.
     functions: FxHashMap<String, Function>,
 }
@@ -140,6 +145,11 @@ impl Side {
                 .into_iter()
                 .map(|(name, held)| (name.to_string(), held))
                 .collect(),
+            owners: peak
+                .owners
+                .iter()
+                .map(|one| (owner_in_words(&one.owner), one.bytes))
+                .collect(),
             functions,
         }
     }
@@ -163,6 +173,11 @@ impl DiffReport {
             let [before, after] = change.values.map(Option::unwrap_or_default);
             before.abs_diff(after)
         };
+        let mut owners = match a.owners.is_empty() || b.owners.is_empty() {
+            true => Vec::new(),
+            false => changes(&a.owners, &b.owners),
+        };
+        owners.sort_by_key(|change| (std::cmp::Reverse(weight(change)), change.name.clone()));
         holders.sort_by_key(|change| (std::cmp::Reverse(weight(change)), change.name.clone()));
         let not_compared = not_compared(a, b);
         let mut diff = DiffReport {
@@ -171,6 +186,7 @@ impl DiffReport {
             iteration_ns: [a.iteration_ns, b.iteration_ns],
             phases: changes(&phases(a), &phases(b)),
             holders,
+            owners,
             not_compared,
             max_growth,
             regressions: Vec::new(),
@@ -263,17 +279,17 @@ impl Answer for DiffReport {
             );
         }
         write!(f, "\n{table}")?;
-        let mut table = figures("held at the peak by");
-        for holder in self
-            .holders
-            .iter()
-            .filter(|holder| holder.added() != Some(0))
-            .take(top)
-        {
-            row(&mut table, holder);
-        }
-        if !table.is_empty() {
-            write!(f, "\n{table}")?;
+        for (title, rows) in [
+            ("held at the peak by", &self.holders),
+            ("kept at the peak by", &self.owners),
+        ] {
+            let mut table = figures(title);
+            for change in rows.iter().filter(|one| one.added() != Some(0)).take(top) {
+                row(&mut table, change);
+            }
+            if !table.is_empty() {
+                write!(f, "\n{table}")?;
+            }
         }
         for sentence in &self.not_compared {
             write!(f, "\n{}", shown(sentence))?;

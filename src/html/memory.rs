@@ -185,7 +185,7 @@ impl MemoryHistory {
 fn stack_of(block: &ledger::Block, stacks: &mut Stacks<'_>) -> u32 {
     match block.stack {
         0 if block.earlier => stacks.unseen(),
-        stack => stacks.stack(stack, block.class, block.size),
+        _ => stacks.of_block(block),
     }
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn curves(recording: &dyn Recording) -> Vec<(u8, &'static str, u64, u
     let summary = crate::report::summarize(recording);
     let (mut history, mut stacks) = (
         MemoryHistory::new(&summary, 100, 100),
-        Stacks::new(recording.names()),
+        Stacks::new(recording.names(), recording.owners()),
     );
     history.begin(recording, summary.first_ns);
     for record in recording.events() {

@@ -122,7 +122,7 @@ fn payload(
 ) -> Result<PageEntry> {
     let report = Report::of(recording, given);
     let summary = &report.summary;
-    let mut stacks = Stacks::new(recording.names());
+    let mut stacks = Stacks::new(recording.names(), recording.owners());
     let mut history = MemoryHistory::new(summary, buckets, blocks);
     let mut phases = Phases::new();
     let mut notes = Notes::default();

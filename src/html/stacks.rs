@@ -2,15 +2,16 @@
 //! the same code is one stack in each iteration.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use super::pack::Pack;
 use crate::error::Result;
-use crate::ledger::MADE_BEFORE;
+use crate::ledger::{Block, MADE_BEFORE};
 use crate::loops::without_numbers;
 use crate::output::units;
-use crate::recording::{Frame, Names, blame};
+use crate::recording::{Frame, Names, Owners, blame};
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::{Class, cut_to};
 
@@ -68,17 +69,21 @@ pub struct Stacks<'a> {
     frames: Once<PageFrame>,
     /// Parent, counted from 1 with 0 for none, and frame.
     nodes: Once<(u32, u32)>,
-    /// Innermost node, counted from 1, and the function responsible, a frame counted from 1.
-    stacks: Once<(u32, u32)>,
-    known: FxHashMap<(u32, u32), u32>,
+    /// Innermost node, counted from 1, the function responsible, a frame counted from 1, and the text of who keeps it,
+    /// counted from 1.
+    stacks: Once<(u32, u32, u32)>,
+    /// By id, group of sizes, and text of the owner.
+    known: FxHashMap<(u32, u32, u32), u32>,
+    owners: Arc<Owners>,
     has_frames: bool,
 }
 
 impl<'a> Stacks<'a> {
     /// None yet; these name them.
-    pub fn new(names: Box<dyn Names + 'a>) -> Stacks<'a> {
+    pub fn new(names: Box<dyn Names + 'a>, owners: Arc<Owners>) -> Stacks<'a> {
         let mut stacks = Stacks {
             names,
+            owners,
             texts: Once::new(),
             frames: Once::new(),
             nodes: Once::new(),
@@ -89,7 +94,7 @@ impl<'a> Stacks<'a> {
         // Stack 0: those beyond the bound.
         let more = stacks.instead("more stacks");
         let node = stacks.nodes.number((0, more)) + 1;
-        stacks.stacks.number((node, more + 1));
+        stacks.stacks.number((node, more + 1, 0));
         stacks
     }
 
@@ -103,9 +108,19 @@ impl<'a> Stacks<'a> {
     /// The page's stack of an allocation. Without a recorded stack it is told apart by the ranges that
     /// were open, numbers aside, and by what it asked for.
     pub fn stack(&mut self, id: u32, class: Class, size: u64) -> u32 {
+        self.owned(id, class, size, 0)
+    }
+
+    /// The page's stack of a block, which is also told apart by who keeps it.
+    pub fn of_block(&mut self, block: &Block) -> u32 {
+        let owner = self.owner(block);
+        self.owned(block.stack, block.class, block.size, owner)
+    }
+
+    fn owned(&mut self, id: u32, class: Class, size: u64, owner: u32) -> u32 {
         let octave = size.checked_ilog2().map_or(0, |log| log + 1);
-        let coarse = (id, 1 + octave + (class as u32) * 100);
-        for key in [(id, 0), coarse] {
+        let coarse = (id, 1 + octave + (class as u32) * 100, owner);
+        for key in [(id, 0, owner), coarse] {
             if let Some(known) = self.known.get(&key) {
                 return *known;
             }
@@ -113,13 +128,15 @@ impl<'a> Stacks<'a> {
         let frames = self.names.stack(id);
         let is_call = |frame: &&Frame| matches!(frame, Frame::Call(_));
         let is_recorded = frames.iter().any(|frame| is_call(&frame));
-        let key = if is_recorded { (id, 0) } else { coarse };
+        let key = if is_recorded { (id, 0, owner) } else { coarse };
         let number = if self.stacks.all.len() >= MOST {
             0
-        } else if is_recorded {
-            self.recorded(&frames)
         } else {
-            self.not_recorded(&frames, class, octave)
+            let (node, blamed) = match is_recorded {
+                true => self.recorded(&frames),
+                false => self.not_recorded(&frames, class, octave),
+            };
+            self.stacks.number((node, blamed, owner))
         };
         self.known.insert(key, number);
         number
@@ -129,10 +146,17 @@ impl<'a> Stacks<'a> {
     pub fn unseen(&mut self) -> u32 {
         let frame = self.instead(MADE_BEFORE);
         let node = self.nodes.number((0, frame)) + 1;
-        self.stacks.number((node, frame + 1))
+        self.stacks.number((node, frame + 1, 0))
     }
 
-    fn recorded(&mut self, frames: &[Frame]) -> u32 {
+    /// The text of who keeps a block, counted from 1; 0 if it is not known.
+    fn owner(&mut self, block: &Block) -> u32 {
+        let owners = Arc::clone(&self.owners);
+        let owner = owners.of_block(block.class.layer(), block.address, block.ticket);
+        owner.map_or(0, |owner| self.text(&owner.in_words()) + 1)
+    }
+
+    fn recorded(&mut self, frames: &[Frame]) -> (u32, u32) {
         self.has_frames = true;
         let symbols: Vec<&Symbol> = frames
             .iter()
@@ -148,10 +172,10 @@ impl<'a> Stacks<'a> {
             node = self.nodes.number((node, frame)) + 1;
         }
         let blamed = blame(frames).map_or(0, |symbol| self.frame(symbol) + 1);
-        self.stacks.number((node, blamed))
+        (node, blamed)
     }
 
-    fn not_recorded(&mut self, frames: &[Frame], class: Class, octave: u32) -> u32 {
+    fn not_recorded(&mut self, frames: &[Frame], class: Class, octave: u32) -> (u32, u32) {
         let size = match octave {
             0 => "0 B".to_string(),
             log => format!("{} and more", units::bytes(1 << (log - 1))),
@@ -169,7 +193,7 @@ impl<'a> Stacks<'a> {
             frame = self.instead(&name);
             node = self.nodes.number((node, frame)) + 1;
         }
-        self.stacks.number((node, frame + 1))
+        (node, frame + 1)
     }
 
     fn instead(&mut self, name: &str) -> u32 {
@@ -216,9 +240,16 @@ impl<'a> Stacks<'a> {
         let stacks = &self.stacks.all;
         pack.delta(
             "stack_node",
-            stacks.iter().map(|(node, _)| u64::from(*node)),
+            stacks.iter().map(|(node, ..)| u64::from(*node)),
         );
-        pack.delta("stack_blame", stacks.iter().map(|(_, who)| u64::from(*who)));
+        pack.delta(
+            "stack_blame",
+            stacks.iter().map(|(_, who, _)| u64::from(*who)),
+        );
+        pack.delta(
+            "stack_owner",
+            stacks.iter().map(|(.., owner)| u64::from(*owner)),
+        );
         Ok(self.names.problems())
     }
 }

@@ -9,8 +9,8 @@ use super::escape::shown;
 use super::table::{Align, Table};
 use super::units::{bytes, count, percent};
 use crate::ledger::Block;
-use crate::recording::{Owned, Owner, Recording};
-use gpushim_trace::Kept;
+use crate::recording::{Names, Owned, Owner, Recording, is_workspace};
+use gpushim_trace::{Class, Kept};
 
 /// What the paths of an optimizer's state begin with.
 const STATE: &str = "state of ";
@@ -25,10 +25,23 @@ pub fn owned<'a>(
     if owners.is_empty() {
         return Vec::new();
     }
+    let mut workspaces = Workspaces::of(recording);
     let mut rows = FxHashMap::<Owner, Owned>::default();
     for block in blocks {
-        let Some(owner) = owners.of_block(block.class.layer(), block.address, block.ticket) else {
-            continue;
+        let owner = owners.of_block(block.class.layer(), block.address, block.ticket);
+        let workspace = Owner {
+            kept: Kept::Announced,
+            path: WORKSPACES.to_string(),
+            root: String::new(),
+        };
+        let owner = match owner {
+            None
+            | Some(Owner {
+                kept: Kept::Graph | Kept::Native,
+                ..
+            }) if workspaces.has(block) => &workspace,
+            None => continue,
+            Some(owner) => owner,
         };
         let path = of_module(owner);
         let key = Owner {
@@ -56,6 +69,39 @@ pub fn owned<'a>(
     let mut rows: Vec<Owned> = rows.into_values().collect();
     rows.sort_by(|a, b| (Reverse(a.bytes), &a.owner.path).cmp(&(Reverse(b.bytes), &b.owner.path)));
     rows
+}
+
+/// The row of workspaces that PyTorch keeps for cuBLAS and cuSOLVER.
+const WORKSPACES: &str = "PyTorch, as workspaces of cuBLAS and cuSOLVER";
+/// The least bytes of a workspace.
+const LEAST_WORKSPACE: u64 = 1 << 16;
+
+/// Tells which blocks are workspaces of libraries.
+pub struct Workspaces<'a> {
+    names: Box<dyn Names + 'a>,
+    known: FxHashMap<u32, bool>,
+}
+
+impl<'a> Workspaces<'a> {
+    /// Of a recording.
+    pub fn of(recording: &'a dyn Recording) -> Workspaces<'a> {
+        Workspaces {
+            names: recording.names(),
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// Whether a block is one.
+    pub fn has(&mut self, block: &Block) -> bool {
+        let may_be =
+            block.class == Class::Tensor && block.size >= LEAST_WORKSPACE && block.stack != 0;
+        let names = &mut self.names;
+        may_be
+            && *self
+                .known
+                .entry(block.stack)
+                .or_insert_with(|| is_workspace(&names.stack(block.stack)))
+    }
 }
 
 /// The path of the parameter that a block of a model belongs to.
@@ -95,7 +141,7 @@ fn common<'p>(one: &'p str, other: &str) -> &'p str {
 }
 
 /// A row in words.
-fn words(owner: &Owner) -> String {
+pub fn row(owner: &Owner) -> String {
     let what = match owner.kept {
         Kept::Parameter => "parameters",
         Kept::Buffer => "buffers",
@@ -123,7 +169,7 @@ pub fn table(f: &mut fmt::Formatter<'_>, rows: &[Owned], whole: u64, top: usize)
         ("blocks", Align::Right),
         ("by", Align::Left),
     ]);
-    let mut row = |bytes_of: u64, blocks: Option<u64>, who: &str| {
+    let mut add = |bytes_of: u64, blocks: Option<u64>, who: &str| {
         table.row([
             bytes(bytes_of),
             percent(bytes_of as f64, whole as f64),
@@ -132,21 +178,21 @@ pub fn table(f: &mut fmt::Formatter<'_>, rows: &[Owned], whole: u64, top: usize)
         ]);
     };
     for one in rows.iter().take(top) {
-        row(one.bytes, Some(one.blocks), &words(&one.owner));
+        add(one.bytes, Some(one.blocks), &row(&one.owner));
     }
     let rest = rows.iter().skip(top);
     let (bytes_left, blocks) = rest.fold((0_u64, 0), |(bytes, blocks), one| {
         (bytes.saturating_add(one.bytes), blocks + one.blocks)
     });
     if blocks > 0 {
-        row(bytes_left, Some(blocks), "other names");
+        add(bytes_left, Some(blocks), "other names");
     }
     let named = rows
         .iter()
         .fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
     let unnamed = whole.saturating_sub(named);
     if unnamed > 0 {
-        row(
+        add(
             unnamed,
             None,
             "not named: made and freed between two looks at the program's objects",
@@ -188,7 +234,7 @@ mod tests {
         );
         assert_eq!(of_module(&owner(Kept::Named, "cache[*]")), None);
         assert_eq!(
-            words(&owner(Kept::Parameter, "model")),
+            row(&owner(Kept::Parameter, "model")),
             "parameters of `model`"
         );
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::ledger::Block;
 use crate::loops::{Iterations, Journal, Start, What};
+use crate::output::owned::Workspaces;
 use crate::recording::{Names, Recording};
 use gpushim_trace::Kept;
 
@@ -34,19 +35,22 @@ pub enum Category {
     Temporary,
     /// Held by another name of the program: inputs, caches, lists.
     Named,
+    /// Workspaces of libraries.
+    Workspaces,
     /// Unknown.
     Unknown,
 }
 
 impl Category {
     /// All categories, in the order of the output.
-    pub const ALL: [Category; 7] = [
+    pub const ALL: [Category; 8] = [
         Category::Parameters,
         Category::Gradients,
         Category::OptimizerState,
         Category::Activations,
         Category::Temporary,
         Category::Named,
+        Category::Workspaces,
         Category::Unknown,
     ];
 
@@ -73,6 +77,7 @@ impl Category {
             Category::Activations => "activations",
             Category::Temporary => "temporary",
             Category::Named => "held by other names",
+            Category::Workspaces => "workspaces",
             Category::Unknown => "unknown",
         }
     }
@@ -115,9 +120,15 @@ pub fn composition(
     });
     let owners = recording.owners();
     if !owners.is_empty() {
+        let mut workspaces = Workspaces::of(recording);
         for (block, category) in &mut judged {
             let owner = owners.of_block(block.class.layer(), block.address, block.ticket);
             *category = category.of_owner(owner.map(|owner| owner.kept));
+            if matches!(category, Category::Unknown | Category::Activations)
+                && workspaces.has(block)
+            {
+                *category = Category::Workspaces;
+            }
         }
         sure = true;
     }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::ledger::{Block, Focus, Held, LiveAt, Moment, Visitor, by_stack, walk};
-use crate::recording::Recording;
+use crate::output::owned::owned;
+use crate::recording::{Owned, Recording};
 use gpushim_trace::Record;
 
 /// What was live at a moment.
@@ -20,6 +21,8 @@ pub struct Peak {
     pub blocks: u64,
     /// By stack, those with most bytes first.
     pub holders: Vec<Held>,
+    /// By owner, those with most bytes first, as far as owners were recorded.
+    pub owners: Vec<Owned>,
 }
 
 impl Peak {
@@ -54,6 +57,7 @@ impl Peak {
                 .fold(0, |sum, block| sum.saturating_add(block.size)),
             blocks: live.len() as u64,
             holders: by_stack(recording, live),
+            owners: owned(recording, live),
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn to_lower(composition: Option<&Composition>, whole: u64) -> Option<&'stati
         Category::Temporary => Some(
             "the largest part is temporary: the operations in the list below need it while they run; do them in parts",
         ),
-        Category::Named | Category::Unknown => None,
+        Category::Named | Category::Workspaces | Category::Unknown => None,
     }
 }
 

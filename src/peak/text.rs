@@ -12,7 +12,7 @@ use crate::ledger::{Focus, Moment, lost_peak};
 use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::holder::{Holder, holder_labels, merged};
-use crate::output::owned::{self, owned};
+use crate::output::owned;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Owned, Recording, read};
@@ -90,10 +90,7 @@ impl PeakReport {
             lost_peak: lost_peak(recording, focus, peak.bytes).filter(|_| moment == Moment::Peak),
             bytes: peak.bytes,
             blocks: peak.blocks,
-            owners: found
-                .live_at
-                .first()
-                .map_or_else(Vec::new, |live| owned(recording, live)),
+            owners: peak.owners,
             holders: merged(
                 (peak.holders.iter()).map(|held| Holder::of(recording, names, held, peak.bytes)),
             ),

@@ -34,6 +34,7 @@ mod trace;
 mod unpacked;
 mod viewer_page;
 mod way;
+mod workspace;
 
 pub use beside::trace_of;
 pub use blame::{blame, calls, ranges};
@@ -52,6 +53,7 @@ pub use snapshot::Snapshot;
 pub use trace::names_with;
 pub use unpacked::OpenTrace;
 pub use way::Way;
+pub use workspace::is_workspace;
 
 /// How complete a record is; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -12,11 +12,13 @@ use crate::loops::{Given, Iterations};
 use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
-use crate::recording::{Names, Recording};
+use crate::recording::{Names, Owned, Recording};
 use gpushim_trace::Event;
 
 /// Stacks that are named, those with most bytes: of these, rows that would look the same are one.
 const NAMED: usize = 512;
+/// Owners that a report shows.
+const OWNERS: usize = 3;
 
 /// A trace's report.
 #[derive(Clone, Debug, Serialize)]
@@ -119,6 +121,8 @@ pub struct HeldAtPeak {
     pub to_lower: Option<&'static str>,
     /// The stacks that held most, the first ones.
     pub holders: Vec<Holder>,
+    /// Who kept most, the first ones, as far as that was recorded.
+    pub owners: Vec<Owned>,
     /// Bytes held by others, and how many those are.
     pub others: (u64, usize),
     /// Bytes of blocks that were live when the events begin, of which nothing else is known.
@@ -162,6 +166,7 @@ impl HeldAtPeak {
                     rest.iter().fold(0, |sum, bytes| bytes.saturating_add(sum)),
                     rest.len(),
                 ),
+                owners: peak.owners.iter().take(OWNERS).cloned().collect(),
                 unknown: of.bytes.saturating_sub(peak.bytes),
                 to_lower: to_lower(parts.as_ref(), of.bytes),
                 composition_sure: parts.as_ref().map(|all| all.sure),

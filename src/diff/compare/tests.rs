@@ -19,6 +19,7 @@ fn report(peak: [Option<u64>; 2], phase: [Option<u64>; 2], max_growth: f64) -> D
             values: phase,
         }],
         holders: Vec::new(),
+        owners: Vec::new(),
         not_compared: Vec::new(),
         max_growth,
         regressions: Vec::new(),

@@ -43,13 +43,13 @@ function recordingOf({ head, columns: c }) {
   const summary = head.report.summary;
   const end = Math.max(summary.last_ns, 1);
   const ints = (column) => Int32Array.from(column);
-  const stackNode = ints(c.stack_node), stackBlame = ints(c.stack_blame);
+  const stackNode = ints(c.stack_node), stackBlame = ints(c.stack_blame), stackOwner = ints(c.stack_owner);
   const recording = {
     head, summary, end, texts: head.texts, problems: head.problems, bucket: head.bucket_ns,
     hasStacks: head.has_stacks,
     frames: { name: ints(c.frame_name), place: ints(c.frame_place), sort: ints(c.frame_sort), above: ints(c.frame_above) },
     nodes: { parent: ints(c.node_parent), frame: ints(c.node_frame) },
-    stacks: { node: stackNode, blame: stackBlame, count: stackNode.length },
+    stacks: { node: stackNode, blame: stackBlame, owner: stackOwner, count: stackNode.length },
     phases: {
       count: c.phase_from.length, thread: c.phase_thread, from: c.phase_from, depth: ints(c.phase_depth),
       to: c.phase_length.map((length, index) => c.phase_from[index] + length),

@@ -8,6 +8,7 @@ function drawFindings(report) {
     element("p", {}, one.text),
     element("dl", {},
       ...line("where", one.site ? siteText(one.site) : ""),
+      ...line("kept by", one.kept_by),
       ...line(one.sure ? "sure" : "likely", one.why),
       ...line("fix", one.fix),
       ...line("more", element("code", {}, one.next)))));

@@ -22,6 +22,8 @@ function flameTree(found) {
     let path = pathOf(stacks.node[stack]);
     // Nothing above the line in it: the function that is held responsible.
     if (!path.length && stacks.blame[stack]) path = [stacks.blame[stack] - 1];
+    // By owner, a frame that stands for the owner is the outermost one.
+    if (state.grouping === "owner") path = [-2 - stacks.owner[stack], ...path];
     const group = state.groups.of[stack];
     let at = root;
     const add = (node) => { node.bytes += bytes; node.groups[group] += bytes; node.stacks.push(stack); };
@@ -39,8 +41,12 @@ function flameTree(found) {
 
 const keyOf = (node) => node.parent ? keyOf(node.parent) + "/" + node.frame : "";
 
-function frameName(frame) { return state.recording.texts[state.recording.frames.name[frame]] || "(no name)"; }
-function framePlace(frame) { return state.recording.texts[state.recording.frames.place[frame]]; }
+function ownerName(owner) { return owner ? "kept by " + state.recording.texts[owner - 1] : "not named"; }
+function frameName(frame) {
+  if (frame < -1) return ownerName(-2 - frame);
+  return state.recording.texts[state.recording.frames.name[frame]] || "(no name)";
+}
+function framePlace(frame) { return frame < 0 ? "" : state.recording.texts[state.recording.frames.place[frame]]; }
 
 function drawFlame() {
   const box = $("flame"), { found } = results(), width = box.clientWidth - 2;

@@ -141,7 +141,7 @@ function connect() {
   listen(["from", "to", "span", "moment", "hover"], drawOverlay);
   listen(["from", "to", "span", "moment", "lit", "mode"], drawStatus);
   listen(["lit"], drawLegend);
-  listen(["span", "moment", "mode", "aboveLine", "lit"], drawFlame);
+  listen(["span", "moment", "mode", "grouping", "aboveLine", "lit"], drawFlame);
   listen(["span", "moment", "mode", "grouping", "tab", "sort", "lit", "aboveLine"], drawTable);
   $("theme").onclick = switchTheme;
   $("help").onclick = () => $("keys").showModal();

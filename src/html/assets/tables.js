@@ -59,7 +59,7 @@ function holdersTable() {
     }
   } else {
     for (let stack = 0; stack < stacks.count; stack++) {
-      if (found.blocks[stack] > 0) add(grouping === "stack" ? stack : stacks.blame[stack], stack, found.bytes[stack], found.blocks[stack], found.oldest[stack]);
+      if (found.blocks[stack] > 0) add({ stack, owner: stacks.owner[stack] }[grouping] ?? stacks.blame[stack], stack, found.bytes[stack], found.blocks[stack], found.oldest[stack]);
     }
   }
   if (!groups.size) return empty(emptyText());
@@ -67,13 +67,14 @@ function holdersTable() {
   const rows = [...groups.values()].sort(by[state.sort] || by.bytes).slice(0, 200);
   const label = (row) => {
     if (grouping === "size") return [format.bytes(row.key), element("small", {}, format.count(row.key) + " bytes each")];
+    if (grouping === "owner") return [swatch(state.groups.of[row.stack]), ownerName(row.key)];
     const frame = grouping === "stack" && stacks.node[row.stack] ? leafOf(row.stack) : stacks.blame[row.stack] - 1;
     const name = frame >= 0 ? frameName(frame) : "unknown", place = frame >= 0 ? format.base(framePlace(frame)) : "";
     return [swatch(state.groups.of[row.stack]), name, element("small", {}, grouping === "stack" && frame !== stacks.blame[row.stack] - 1 ? "for " + frameName(stacks.blame[row.stack] - 1) : place)];
   };
   const until = isMoment ? ns : scope().to;
   return table([
-    [grouping === "size" ? "Size" : grouping === "stack" ? "Innermost function" : "Function", "wide", label],
+    [{ size: "Size", stack: "Innermost function", owner: "Owner" }[grouping] || "Function", "wide", label],
     ["Blocks", "n", (row) => format.count(row.blocks), "blocks"],
     ["Bytes", "n", (row) => format.bytes(row.bytes), "bytes"],
     ["Share", "n", (row) => format.percent(row.bytes, found.total)],
@@ -81,7 +82,7 @@ function holdersTable() {
   ], rows, {
     sort: state.sort,
     chosen: (row) => state.lit && [...row.stacks].every((stack) => state.lit.has[stack]),
-    choose: (row) => lightStacks(grouping === "size" ? format.bytes(row.key) : frameName(stacks.blame[row.stack] - 1), [...row.stacks]),
+    choose: (row) => lightStacks(grouping === "size" ? format.bytes(row.key) : grouping === "owner" ? ownerName(row.key) : frameName(stacks.blame[row.stack] - 1), [...row.stacks]),
   });
 }
 

@@ -7,6 +7,7 @@ use crate::device_memory::beside;
 use crate::ledger::MADE_BEFORE;
 use crate::output::escape::shown;
 use crate::output::holder::holder_labels;
+use crate::output::owned;
 use crate::output::style::{self, Style, marked};
 use crate::output::units::{bytes, count, percent, span};
 use crate::peak::{others as others_in_words, parts_in_words};
@@ -74,6 +75,14 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     }
     if let Some(to_lower) = peak.to_lower {
         paragraph("  To lower it: ", to_lower, f)?;
+    }
+    if !peak.owners.is_empty() {
+        let owners = peak.owners.iter().map(|one| {
+            let share = percent(one.bytes as f64, peak.bytes as f64);
+            format!("{} {} ({share})", owned::row(&one.owner), bytes(one.bytes))
+        });
+        let owners: Vec<String> = owners.collect();
+        paragraph("  Kept by ", &shown(&owners.join(", ")), f)?;
     }
     let mut line = |held: u64, blocks: &str, since: &str, who: &str| {
         let share = percent(held as f64, peak.bytes as f64);
