@@ -2,9 +2,13 @@
 //! and what would have helped.
 //!
 //! [`Shortages`] finds the requests, `Situation` is what is known of the moment of each and [`Cause`] what follows from
-//! it, `Fits` what would have met it, [`OomReport`] is the text.
+//! it, `Fits` what would have met it, [`OomReport`] is the text. `Brief` is the last request in a few lines, and `autopsy`
+//! says them while the process still runs.
 
+mod autopsy;
+mod brief;
 mod cause;
+pub mod command;
 mod explain;
 mod figures;
 mod find;

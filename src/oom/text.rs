@@ -62,6 +62,12 @@ pub struct ExplainedShortage {
     pub iteration: Option<usize>,
     /// The stacks that held the rest, those with most bytes first.
     pub held_by: Vec<Holder>,
+    /// The call site that asked, if its stack was recorded.
+    #[serde(skip)]
+    pub asker: Option<CallSite>,
+    /// Its causes in sentences.
+    #[serde(skip)]
+    pub because: String,
     /// The result in sentences.
     pub verdict: String,
     /// What there was, a line each.
@@ -79,6 +85,18 @@ impl OomReport {
         names: &mut dyn Names,
     ) -> OomReport {
         let shortages = Shortage::all(recording, focus);
+        OomReport::explained(recording, focus, given, shortages, REPLAYED, names)
+    }
+
+    /// Explains the requests that were found, the first `replayed` of them by replays.
+    pub(super) fn explained(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        shortages: Vec<Shortage>,
+        replayed: usize,
+        names: &mut dyn Names,
+    ) -> OomReport {
         let followed = if shortages.is_empty() {
             Followed::default()
         } else {
@@ -92,7 +110,7 @@ impl OomReport {
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
-            REPLAYED,
+            replayed,
             names,
         )
     }
@@ -135,9 +153,11 @@ impl OomReport {
             let mut told = ExplainedShortage {
                 iteration,
                 held_by: holders.collect(),
+                because: sentences.because(),
                 verdict: sentences.verdict(asker.as_ref(), iteration),
                 evidence: sentences.evidence(),
                 advice: sentences.advice(),
+                asker,
                 left_by,
                 shortage,
                 explanation,

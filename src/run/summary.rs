@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::traces::{on_disk, short};
+use super::traces::on_disk;
+use crate::cli::files::short;
 use crate::cut::shortened;
 use crate::fleet::RankSummary;
 use crate::output::escape::shown;
