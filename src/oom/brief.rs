@@ -74,7 +74,7 @@ impl Brief {
         let report = OomReport::explained(recording, focus, given, last, replayed, names);
         let told = report.shortages.into_iter().next()?;
         let cause = words::name(told.explanation.cause());
-        let asker = told.asker.as_ref().and_then(CallSite::with_caller);
+        let asker = told.asker.as_ref().and_then(|site| place(site, 0));
         let place = asker.map_or(String::new(), |place| format!(", {place}"));
         Some(Brief {
             key: shown(&format!("{cause}{place}")),
@@ -95,10 +95,15 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
     let rank = rank.map_or(String::new(), |rank| format!("rank {rank}: "));
     let iteration = told.iteration;
     let iteration = iteration.map_or(String::new(), |number| format!(", in iteration {number}"));
-    let asker = told.asker.as_ref().and_then(|site| place(site, WIDTH));
-    let asked = words::asked(asker, &told.shortage);
-    let head = format!("gpushim: {rank}out of memory: {asked}{iteration}");
-    let mut lines = cut_to_lines(&shown(&head), WIDTH, 2);
+    // With the function that called the asker if all fits one line.
+    let head = |room: usize| {
+        let asker = told.asker.as_ref().and_then(|site| place(site, room));
+        let asked = words::asked(asker, &told.shortage);
+        shown(&format!("gpushim: {rank}out of memory: {asked}{iteration}"))
+    };
+    let whole = Some(head(WIDTH)).filter(|whole| whole.chars().count() <= WIDTH);
+    let head = whole.unwrap_or_else(|| head(0));
+    let mut lines = cut_to_lines(&head, WIDTH, 2);
     lines.extend(labelled("cause", &told.because, 4 - lines.len()));
     let holders = merged(told.held_by.iter().cloned());
     for (index, holder) in holders.iter().take(HOLDERS).enumerate() {
@@ -170,7 +175,7 @@ fn had(told: &ExplainedShortage) -> String {
     let whose = words::whose(situation.by_framework);
     let cache = situation.cache.map(|cache| {
         let (reserved, allocated) = (bytes(cache.reserved), bytes(cache.allocated));
-        format!("{whose} held {reserved}, {allocated} of it handed out")
+        format!("{whose} held {reserved}, {allocated} in use")
     });
     let parts: Vec<String> = free.into_iter().chain(cache).collect();
     parts.join("; ")

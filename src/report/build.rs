@@ -12,6 +12,7 @@ use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
 use crate::recording::{Names, Recording};
+use crate::top::End;
 use gpushim_trace::Event;
 
 /// Stacks that are named, those with most bytes: of these, rows that would look the same are one.
@@ -29,6 +30,8 @@ pub struct Report {
     pub started_wall_ns: u64,
     /// Facts about the process, keys and values in their order; a key may come several times.
     pub facts: Vec<(String, String)>,
+    /// How the process ended.
+    pub end: End,
     /// Figures from the events.
     pub summary: Summary,
     /// The stacks that held memory at the peaks.
@@ -150,6 +153,7 @@ impl Report {
             format: trace.format(),
             started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
+            end: End::of(trace),
             peaks: HeldAtPeak::all(trace, &overview, &mut *names),
             summary: overview.summary,
             findings: found.all,

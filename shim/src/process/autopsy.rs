@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gpushim_config::Autopsy;
 use gpushim_trace::{Layer, Writer};
 
-use crate::base::{apart, boundary, preloaded, settings};
+use crate::base::{apart, boundary, preloaded, settings, stderr};
 use crate::record::shortages::{self, By};
 use crate::record::trace;
 
@@ -34,7 +34,6 @@ struct Prepared {
     /// The folder of the library, if that is known.
     folder: Option<PathBuf>,
     path: Option<OsString>,
-    has_stderr: bool,
 }
 
 static PREPARED: OnceLock<Prepared> = OnceLock::new();
@@ -82,14 +81,11 @@ pub fn prepare(writer: &Writer, wake: fn()) {
         let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
         CString::new(line).ok()
     });
-    // SAFETY: it only asks about a descriptor.
-    let has_stderr = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) } >= 0;
     let prepared = Prepared {
         trace,
         environment: environment.collect(),
         folder: preloaded::file().and_then(|file| file.parent().map(Path::to_path_buf)),
         path: std::env::var_os("PATH"),
-        has_stderr,
     };
     if PREPARED.set(prepared).is_ok() {
         shortages::when_noted(wake);
@@ -195,7 +191,7 @@ impl Prepared {
     fn start(&self) -> Option<libc::pid_t> {
         let command = CString::new(self.command()?.into_os_string().into_vec()).ok()?;
         let arguments = [c"gpushim", c"oom", c"--autopsy", self.trace.as_c_str()];
-        apart::start(&command, &arguments, &self.environment, self.has_stderr)
+        apart::start(&command, &arguments, &self.environment, stderr::is_there())
     }
 
     /// Bytes of the texts beside the trace.

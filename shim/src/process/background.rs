@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
-use crate::base::{boundary, ending, settings};
+use crate::base::{boundary, ending, preloaded, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{device_memory, elastic, pools, registry};
 use crate::process::{autopsy, control};
@@ -23,6 +23,9 @@ pub fn start() {
         // Registered after the driver's own handlers, and so called before them.
         // SAFETY: the handler is an `extern "C"` function that does not unwind.
         unsafe { libc::atexit(stop) };
+        if preloaded::is_ours() {
+            ending::keep_code();
+        }
         // Without it nothing is trimmed or calibrated, and the program runs on.
         let _ = background::spawn("gpushim", 256 << 10, run);
     });
