@@ -146,12 +146,7 @@ fn the_program_sees_no_child_and_no_signal() {
 /// What the program opened under the number of its stderr, which was closed, is not written to.
 #[test]
 fn a_program_without_stderr_keeps_its_files() {
-    let (native, shim) = run("closed").both();
-    assert!(
-        native.stdout.starts_with("data is stderr: 1\n"),
-        "{}",
-        native.stdout
-    );
+    let (_, shim) = run("closed").both();
     assert!(shim.stdout.ends_with("written: 0\n"), "{}", shim.stdout);
     assert!(
         texts(&shim).contains("gpushim: out of memory: "),
