@@ -83,10 +83,21 @@ pub fn start(
 
 /// Returns true if a program that was started so has ended. If it came to be a child of this process, it goes then.
 pub fn has_ended(program: libc::pid_t) -> bool {
+    // Its number may be that of a child of the host's by now: that child is the host's to wait for.
     // SAFETY: system calls with plain numbers; no status is asked for, and no signal is sent.
     unsafe {
-        libc::waitpid(program, ptr::null_mut(), libc::WNOHANG) == program
+        (adopts() && libc::waitpid(program, ptr::null_mut(), libc::WNOHANG) == program)
             || libc::kill(program, 0) != 0
+    }
+}
+
+/// Whether processes without a parent become children of this one.
+fn adopts() -> bool {
+    let mut is_reaper: c_int = 0;
+    // SAFETY: system calls; the number is local, and only it is written.
+    unsafe {
+        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_reaper);
+        is_reaper != 0 || libc::getpid() == 1
     }
 }
 
