@@ -107,7 +107,7 @@ impl CommonArgs {
         self.find_by(progress::open, look)
     }
 
-    /// As [`CommonArgs::find`], of recordings that are opened by `open`.
+    /// Does as [`CommonArgs::find`], with recordings that are opened by `open`.
     pub fn find_by<T>(
         &self,
         open: impl Fn(&Path) -> Result<Box<dyn Recording>>,

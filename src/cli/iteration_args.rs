@@ -74,7 +74,7 @@ impl IterationArgs {
         self.find_by(progress::open, look)
     }
 
-    /// As [`IterationArgs::find`], of recordings that are opened by `open`.
+    /// Does as [`IterationArgs::find`], with recordings that are opened by `open`.
     pub fn find_by<T>(
         &self,
         open: impl Fn(&Path) -> Result<Box<dyn Recording>>,

@@ -1,8 +1,8 @@
-//! The text about a request that ran out of memory, while its process still runs or has just ended: on that process's
-//! stderr and beside its trace.
+//! The text about a request that ran out of memory, while its process still runs or has just ended: on
+//! that process's stderr and beside its trace.
 //!
-//! The library starts this command in a process of its own, with all signals blocked. Nothing waits for it, and whatever
-//! stands in its way it says nothing: the output belongs to the program.
+//! The library starts this command in a process of its own, with all signals blocked. Nothing waits for
+//! it, and whatever stands in its way it says nothing: the output belongs to the program.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -20,16 +20,16 @@ use crate::ledger::{Focus, Visitor};
 use crate::output::units::moment;
 use crate::recording::{Recording, plain};
 
-/// What comes after the name of a trace, without `.gz`, in the name of the file with its texts.
+/// The end of the name of the file with the texts, after that of the trace without `.gz`.
 const SUFFIX: &str = ".autopsy";
-/// How long who was refused by the driver has to ask again: a framework gives back its cache and does.
+/// Time to ask the driver again, for frameworks that give back their cache first.
 const SETTLES: Duration = Duration::from_millis(150);
 /// Seconds after which this process ends, whatever it does.
 const PATIENCE: u32 = 20;
 /// Bytes of earlier texts that are looked at: a process gets few of them.
 const EARLIER: u64 = 1 << 20;
 
-/// Explains the last request of a trace that was not met. [`Outcome::Found`] if that was said: the library counts those.
+/// Explains the last request of a trace that was not met; [`Outcome::Found`] if there was something to say.
 pub(super) fn main(trace: &Path) -> Outcome {
     let mask = std::ptr::null_mut();
     // SAFETY: system calls with plain numbers and a set that is ours, for which zeros are valid.

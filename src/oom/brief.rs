@@ -1,4 +1,5 @@
-//! The last request that ran out of memory in at most twelve lines: for who reads the output of a run that failed.
+//! The last request that ran out of memory in at most twelve lines: for who reads the output of a run
+//! that failed.
 
 use std::path::Path;
 
@@ -28,14 +29,15 @@ const NAME: usize = 40;
 const HOLDERS: usize = 3;
 /// Events up to which the run is replayed: a dozen replays of more would take longer than a second.
 const REPLAYED: u64 = 400_000;
-/// Events up to which all are read; of a longer run those in the ring, with the live blocks and the sums of the whole.
+/// Events up to which all are read; of a longer run those in the ring, with the live blocks and the
+/// sums of the whole.
 const READ: u64 = 1_500_000;
 
 /// The text about a request.
 #[derive(Debug)]
 pub(super) struct Brief {
     lines: Vec<String>,
-    /// What tells this cause from others of the process: its name and the place that asked.
+    /// The name of the cause and the place that asked: another text of the same is not written.
     pub key: String,
 }
 
@@ -51,7 +53,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Recording>> {
     }
 }
 
-/// What to say where no request failed, as far as the recording tells.
+/// The sentence for a recording in which no request failed, as far as it tells.
 pub(super) fn none(recording: &dyn Recording) -> String {
     let path = recording.path().display().to_string();
     let why = unread(recording).map_or(String::new(), |why| format!(" in what can be read: {why}"));
@@ -137,8 +139,8 @@ fn labelled(label: &str, text: &str, most: usize) -> Vec<String> {
     parts.map(line).collect()
 }
 
-/// A stack that held memory: its bytes, its part, its blocks, its place. The name by which the program reaches the blocks
-/// belongs before the place.
+/// A stack that held memory: its bytes, its part, its blocks, its place. The name by which the program
+/// reaches the blocks belongs before the place.
 fn held(holder: &Holder) -> String {
     let number = match holder.blocks {
         1 => "1 block".to_string(),

@@ -10,8 +10,8 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::print_text;
 use crate::error::Result;
 
-/// Explain each request that ran out of memory: its size, the memory that was free, why the request did not fit, which
-/// stacks held the rest, and what would have helped.
+/// Explain each request that ran out of memory: its size, the free memory, why it did not fit, the stacks
+/// that held the rest, and what would have helped.
 ///
 /// Exit code 1 if there is such a request.
 #[derive(Debug, clap::Args)]
@@ -25,8 +25,8 @@ pub struct Args {
     /// Explain the last request only, in at most twelve lines: what GPUSHIM_AUTOPSY writes when it fails.
     #[arg(long, conflicts_with = "format")]
     brief: bool,
-    /// Explain the request that this running process could not meet, on stderr and beside its trace. The library calls
-    /// it so.
+    /// Explain the request that this running process could not meet, on stderr and beside its trace.
+    /// The library calls it so.
     #[arg(long, hide = true, value_name = "TRACE", exclusive = true)]
     autopsy: Option<PathBuf>,
 }

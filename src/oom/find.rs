@@ -8,7 +8,7 @@ use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
 /// The most requests that are examined, the first ones: each needs a map of its holders.
 const MOST: usize = 16;
-/// Within which time the same thread must get about as much for the request to be met, ns: who asks again does it at once.
+/// The time within which the same thread must get about as much for the request to be met, ns.
 const SOON: u64 = 1_000_000_000;
 
 /// A request that could not be met.
@@ -35,7 +35,7 @@ pub struct Shortage {
     pub is_ordered: bool,
     /// Whether a request that a framework reported was refused by what is below it.
     pub refused_below: bool,
-    /// Whether it was met soon after: a framework, for one, gives back its cache and asks again.
+    /// True if it was met soon after, as where a framework gives back its cache and asks again.
     pub met_later: bool,
     /// Bytes that the framework said were free on the device.
     pub free_as_told: Option<u64>,

@@ -14,7 +14,7 @@ use gpushim_trace::regular::open_companion;
 
 /// What comes after the name of a trace in the names of its companions, before a number.
 const COMPANIONS: [&str; 2] = ["spool", "symbols"];
-/// The same of what is not needed to read the trace.
+/// Such endings of files that are not needed to read the trace.
 const OTHERS: [&str; 2] = ["summary", "autopsy"];
 
 /// Puts the companions of a compressed trace beside its copy: of `run.trace.gz`, `run.trace.spool`, `run.trace.spool.1`

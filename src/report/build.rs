@@ -30,7 +30,7 @@ pub struct Report {
     pub started_wall_ns: u64,
     /// Facts about the process, keys and values in their order; a key may come several times.
     pub facts: Vec<(String, String)>,
-    /// How the process ended.
+    /// The end of the process, if it has ended.
     pub end: End,
     /// Figures from the events.
     pub summary: Summary,

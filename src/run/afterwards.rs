@@ -1,4 +1,4 @@
-//! What is seen to before the traces of a run are read: its autopsies are over, and its end is noted.
+//! Work before the traces of a run are read: its autopsies are waited for, and its end is noted.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -11,11 +11,11 @@ use gpushim_trace::{Trace, add_fact};
 
 /// Traces that are looked at: of a job with more, the others are as their processes left them.
 const MOST: usize = 64;
-/// How long an autopsy is waited for, and how often it is looked at.
+/// The longest wait for autopsies, and the time between two looks.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How the program ended, with the reason if the kernel counts it; `before` is what it counted when the program began.
+/// The end of the program in words. `before`: the kernel's count of kills when it began.
 pub fn in_words(end: End, before: Option<u64>) -> String {
     let is_counted = |before| killer::kills().is_some_and(|now| now > before);
     match end {
@@ -26,8 +26,9 @@ pub fn in_words(end: End, before: Option<u64>) -> String {
     }
 }
 
-/// Lets the autopsies of the traces finish: they read what is compressed next, and have the word before the summary. Then
-/// notes how the program ended in the trace that it wrote itself. What stood in the way; completes "failed to …".
+/// Lets the autopsies of the traces finish: they read what is compressed next, and have the word before
+/// the summary. Then notes how the program ended in the trace that it wrote itself. What stood in the
+/// way; completes "failed to …".
 pub fn conclude(traces: &[PathBuf], program: u32, end: &str) -> Vec<String> {
     let begin = Instant::now();
     let mut problems = Vec::new();

@@ -35,9 +35,9 @@ pub enum End {
     Code(u8),
     /// This signal killed it.
     Signal {
-        /// Its number.
+        /// The number of the signal.
         number: libc::c_int,
-        /// Whether the system wrote a core file.
+        /// True if the system wrote a core file.
         has_core: bool,
     },
 }

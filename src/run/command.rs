@@ -271,7 +271,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     })
 }
 
-/// Returns true if the user should be told how the program ended: of one that used no GPU the shell says enough.
+/// Returns true if the user should be told how the program ended: of one that used no GPU the shell
+/// says enough.
 fn worth_saying(end: End, has_traces: bool) -> bool {
     match end {
         End::Code(code) => code != 0 && has_traces,
@@ -279,7 +280,8 @@ fn worth_saying(end: End, has_traces: bool) -> bool {
     }
 }
 
-/// The command that explains a request which ran out of memory: this one, unless the user named another or wants none.
+/// The command that explains a request which ran out of memory: this one, unless the user named another
+/// or wants none.
 fn autopsy(resolved: &Resolved) -> Option<OsString> {
     match &resolved.config.autopsy {
         Autopsy::Command(path) => Some(path.into()),

@@ -1,9 +1,10 @@
-//! Evidence that the kernel's out-of-memory killer was at work: it counts what it kills in each group of processes.
+//! Evidence that the kernel's out-of-memory killer was at work: it counts what it kills in each group
+//! of processes.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the groups are.
+/// The folder of the control groups.
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// Processes of this process's group that it has killed so far; `None` if the kernel does not say.
@@ -12,7 +13,8 @@ pub fn kills() -> Option<u64> {
     counted(Path::new(ROOT), &groups)
 }
 
-/// The same, by the groups as the kernel lists them: `0::/job` of version 2, `4:memory:/job` of version 1.
+/// Reads the counter of the groups that the kernel lists: `0::/job` of version 2, `4:memory:/job` of
+/// version 1.
 fn counted(root: &Path, groups: &str) -> Option<u64> {
     let of_line = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

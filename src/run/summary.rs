@@ -37,7 +37,7 @@ pub struct Summary {
     traces: Vec<PathBuf>,
     /// Bytes that these take on the disk.
     disk: u64,
-    /// How the program ended, if that is to be said.
+    /// The end of the program in words, if the user should know it.
     pub end: Option<String>,
     /// What is kept of each trace that was written.
     pub ranks: Vec<(PathBuf, RankSummary)>,
@@ -351,6 +351,20 @@ mod tests {
             coloured.iter().any(|line| line.contains("\u{1b}[")),
             "{coloured:#?}"
         );
+    }
+
+    #[test]
+    fn how_the_program_ended_comes_first() {
+        let mut summary = summary(1 << 20);
+        summary.end = Some("signal 9 (SIGKILL): the kernel's out-of-memory killer".to_string());
+        let lines = summary.lines(110, false);
+        assert!(lines.len() <= LINES, "{lines:#?}");
+        let killed = "gpushim: the program was killed by signal 9 (SIGKILL): the kernel's out-of-memory killer";
+        assert_eq!(lines[0], killed);
+        assert!(lines[1].starts_with("gpushim: 1 finding; "), "{lines:#?}");
+        summary.end = Some("exit code 1".to_string());
+        let lines = summary.lines(80, false);
+        assert_eq!(lines[0], "gpushim: the program ended with exit code 1");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Whether the process of a recording runs, and how it ended.
+//! The state of the process of a recording, and the way in which it ended.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::recording::Recording;
 
 /// The fact that a process writes when it ends by `exit`.
 const ENDED: &str = "ended";
-/// The fact that `gpushim run` adds to the trace of the process that it started, when that has ended.
+/// The fact that `gpushim run` adds to the trace of its program at the end.
 pub const ENDED_BY: &str = "ended.by";
 
-/// Whether a process runs.
+/// The state of a process: does it run?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -21,21 +21,22 @@ pub enum State {
     Running,
     /// It noted its end in the trace, or its parent was told an exit code.
     Ended,
-    /// It ended without a note in the trace: by a signal, with its machine, or by `_exit` where no parent was asked.
+    /// It ended without a note in the trace: by a signal, with its machine, or by `_exit` where no
+    /// parent was asked.
     Died,
-    /// That cannot be told from here.
+    /// It runs elsewhere, or left no number by which to look.
     #[default]
     Unknown,
 }
 
-/// How a process ended.
+/// The end of a process: its state, and the way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct End {
-    /// Whether it did.
+    /// Has it ended, as far as that is known?
     pub state: State,
-    /// What its parent was told, `signal 9 (SIGKILL)`, if that is `gpushim run`; or the exit code that it noted itself.
+    /// The way as `gpushim run` was told, `signal 9 (SIGKILL)`, or the exit code as the process noted it.
     pub by: Option<String>,
 }
 
@@ -64,7 +65,7 @@ impl End {
         }
     }
 
-    /// How it ended, `killed by signal 9 (SIGKILL)`; `None` if that cannot be told from here.
+    /// Returns the way in words, `killed by signal 9 (SIGKILL)`; `None` if it is not known.
     pub fn in_words(&self) -> Option<String> {
         Some(match (&self.by, self.state) {
             (Some(by), _) if by.starts_with("signal") => format!("killed by {by}"),
@@ -79,7 +80,7 @@ impl End {
     }
 }
 
-/// Whether the process of a trace without a note of its end runs, by its number.
+/// Looks for the process of a trace without a note of its end, by its number.
 fn state(recording: &dyn Recording, fact: impl Fn(&str) -> Option<String>) -> State {
     let Some(pid) = fact("pid").and_then(|pid| pid.parse().ok()) else {
         return State::Unknown;

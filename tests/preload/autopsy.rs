@@ -1,4 +1,5 @@
-//! A request that ran out of memory is explained while its process still runs, and the program notices nothing of it.
+//! A request that ran out of memory is explained while its process still runs, and the program notices
+//! nothing of it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ fn texts(outcome: &Outcome) -> String {
     fs::read_to_string(name).unwrap_or_default()
 }
 
-/// What is on stderr once the command is over: it may outlive the program.
+/// The lines on stderr once the command is over, which may outlive the program.
 fn said(outcome: &Outcome) -> Vec<String> {
     let begin = Instant::now();
     let read = || fs::read_to_string(outcome.folder().join(".err")).unwrap_or_default();
@@ -143,7 +144,7 @@ fn the_program_sees_no_child_and_no_signal() {
     is_whole(&shim);
 }
 
-/// What the program opened under the number of its stderr, which was closed, is not written to.
+/// A file that the program opened under the number of its stderr, which was closed, is not written to.
 #[test]
 fn a_program_without_stderr_keeps_its_files() {
     let (_, shim) = run("closed").both();

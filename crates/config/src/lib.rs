@@ -253,7 +253,8 @@ struct Source<L> {
 }
 
 impl<L: Fn(&str) -> Option<OsString>> Source<L> {
-    /// Puts another value in the place of a default that is in force; `set` does the same in the configuration.
+    /// Puts another value in the place of a default that is in force; `set` does the same in the
+    /// configuration.
     fn set_unless_given(&mut self, variable: &Variable, value: &str, set: impl FnOnce()) {
         let mut settings = self.settings.iter_mut();
         let setting = settings.find(|one| one.variable.name == variable.name);

@@ -65,15 +65,15 @@ pub struct Takeover {
     pub tf: bool,
 }
 
-/// Which command explains a request that ran out of memory, while the process still runs (`GPUSHIM_AUTOPSY`).
+/// The command that explains requests which ran out of memory (`GPUSHIM_AUTOPSY`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Autopsy {
-    /// None.
+    /// Such requests are not explained.
     #[default]
     Off,
     /// The `gpushim` that was installed with the library, or else the one on the `PATH`.
     Find,
-    /// The one at this path.
+    /// The command at this path.
     Command(PathBuf),
 }
 

@@ -9,7 +9,7 @@ use crate::layout::facts;
 use crate::reader::Trace;
 use crate::writer::fact_line;
 
-/// What an [`Error`] of this room is about.
+/// The subject of each [`Error`] here.
 const ADD: &str = "add a fact to the trace";
 
 /// Adds a fact to the trace of a process that has ended: of one that runs, two would write at the same place.

@@ -1,16 +1,17 @@
 //! A program that is started beside the host and is none of its business.
 //!
-//! A child of the host starts it and ends at once. That child sends no signal for its end, and the host's `wait` does not
-//! see it, unless it asks for such children (`__WALL`). The program then belongs to the first process of the machine or
-//! container; where that is the host itself, it sees a child that it did not start, as such processes do. The program has
-//! no descriptors of the host's but stderr, and a session of its own. No memory is copied to start it, as `fork` would.
+//! A child of the host starts it and ends at once. That child sends no signal for its end, and the
+//! host's `wait` does not see it, unless it asks for such children (`__WALL`). The program then belongs
+//! to the first process of the machine or container; where that is the host itself, it sees a child
+//! that it did not start, as such processes do. The program has no descriptors of the host's but
+//! stderr, and a session of its own. No memory is copied to start it, as `fork` would.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What the child and the program need, and the program's id.
+/// The needs of the child and the program, and the program's id.
 struct Start {
     program: *const c_char,
     arguments: *const *const c_char,
@@ -41,8 +42,8 @@ impl Stack {
 /// The calling thread goes on once the new process, which shares its memory, is another program or has ended.
 const MEANWHILE: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
 
-/// Starts a program with all signals blocked; its id, or `None` if the system refuses another process. That it cannot be
-/// executed is not seen.
+/// Starts a program with all signals blocked; its id, or `None` if the system refuses another process.
+/// That it cannot be executed is not seen.
 pub fn start(
     program: &CStr,
     arguments: &[&CStr],
@@ -64,9 +65,9 @@ pub fn start(
         stack: second.top(),
         id: AtomicI32::new(0),
     };
-    // SAFETY: the sets are ours, and zeros are valid for them. The child runs on a stack of its own, on which its one
-    // function has room, and what it is given outlives it: this thread goes on only once it is gone. A handler of the
-    // host's cannot run in it, as all signals are blocked.
+    // SAFETY: the sets are ours, and zeros are valid for them. The child runs on a stack of its own, on
+    // which its one function has room, and what it is given outlives it: this thread goes on only once
+    // it is gone. A handler of the host's cannot run in it, as all signals are blocked.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -81,7 +82,8 @@ pub fn start(
     Some(start.id.into_inner()).filter(|id| *id > 0)
 }
 
-/// Returns true if a program that was started so has ended. If it came to be a child of this process, it goes then.
+/// Returns true if a program that was started so has ended. If it came to be a child of this process,
+/// it goes then.
 pub fn has_ended(program: libc::pid_t) -> bool {
     // Its number may be that of a child of the host's by now: that child is the host's to wait for.
     // SAFETY: system calls with plain numbers; no status is asked for, and no signal is sent.
@@ -91,7 +93,7 @@ pub fn has_ended(program: libc::pid_t) -> bool {
     }
 }
 
-/// Whether processes without a parent become children of this one.
+/// Returns true if processes without a parent become children of this one.
 fn adopts() -> bool {
     let mut is_reaper: c_int = 0;
     // SAFETY: system calls; the number is local, and only it is written.

@@ -14,12 +14,12 @@ static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 static CODE: AtomicI32 = AtomicI32::new(-1);
 
 unsafe extern "C" {
-    /// As `atexit`, with the status of the end; glibc's.
+    /// Registers a handler as `atexit` does; it gets the status of the end (glibc).
     fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers that the exit code is kept, before handlers run that were registered earlier. Only for a library that stays
-/// loaded.
+/// Registers that the exit code is kept, before handlers run that were registered earlier. Only for a
+/// library that stays loaded.
 pub fn keep_code() {
     extern "C" fn keep(status: c_int, _: *mut c_void) {
         CODE.store(status & 0xff, Ordering::Relaxed);
@@ -28,7 +28,7 @@ pub fn keep_code() {
     unsafe { on_exit(keep, std::ptr::null_mut()) };
 }
 
-/// How the process ends, by what is known: `exit code 0`.
+/// Returns the end of the process in words: `exit code 0`.
 pub fn in_words() -> String {
     match CODE.load(Ordering::Relaxed) {
         ..0 => "exit".to_string(),

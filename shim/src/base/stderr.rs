@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the process has a stderr: a file that it later opens under the number of one that was closed is its own.
+/// False if the process had no stderr: a file that it opens under that number is its own.
 static IS_THERE: AtomicBool = AtomicBool::new(true);
 
 /// Looks whether there is one, before a descriptor of ours can get its number.

@@ -1,7 +1,8 @@
 //! The command that explains a request that ran out of memory, started while the process still runs.
 //!
-//! The failing thread only leaves a notice: the background thread starts the command, or the end of the process does. It
-//! is told nothing but the trace. The program does not notice it: its `wait` does not see the child, and nothing waits.
+//! The failing thread only leaves a notice: the background thread starts the command, or the end of the
+//! process does. The command gets the path of the trace. The program does not notice it: its `wait`
+//! does not see the child, and nothing waits.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -18,16 +19,16 @@ use crate::record::trace;
 
 /// Requests of a process that are explained at most.
 const MOST: u32 = 5;
-/// Least time between two.
+/// The least time between two explanations.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The same at most, where the command finds again and again that a request was met after all.
+/// The longest such time, where request after request of the driver's was met after all.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How long a framework that announces its tensors has to be met after all, or to announce its own failure.
+/// Time for a framework that announces its tensors to be met after all, or to announce its own failure.
 const SETTLES: Duration = Duration::from_millis(200);
 /// After which time the command has ended, whatever became of it.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// What is known when the trace is opened.
+/// Facts that are known when the trace is opened.
 struct Prepared {
     trace: CString,
     environment: Vec<CString>,
@@ -38,7 +39,7 @@ struct Prepared {
 
 static PREPARED: OnceLock<Prepared> = OnceLock::new();
 
-/// What was started, and what waits to be.
+/// The command that was started last, and the notice that waits.
 struct State {
     waiting: Option<(By, Instant)>,
     last: Option<Instant>,
@@ -47,21 +48,15 @@ struct State {
     running: Option<Running>,
 }
 
-/// The command at work.
+/// A command that was started.
 struct Running {
     id: libc::pid_t,
     since: Instant,
-    /// Bytes of earlier texts.
+    /// Bytes of the texts that were there before it.
     earlier: u64,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    waiting: None,
-    last: None,
-    pause: PAUSE,
-    said: 0,
-    running: None,
-});
+static STATE: Mutex<State> = Mutex::new(State::new());
 
 /// Prepares it if the user wants it: `wake` wakes the background thread, without waiting.
 pub fn prepare(writer: &Writer, wake: fn()) {
@@ -98,7 +93,8 @@ fn absolute(path: &Path) -> Option<CString> {
     CString::new(path.into_os_string().into_vec()).ok()
 }
 
-/// Starts what is due, on the background thread. After how long it is to be called again, if before its own time.
+/// Starts what is due, on the background thread. After how long it is to be called again, if before its
+/// own time.
 pub fn work() -> Option<Duration> {
     PREPARED.get().and_then(|prepared| {
         let mut state = STATE.lock().ok()?;
@@ -134,6 +130,16 @@ fn has_tensors() -> bool {
 }
 
 impl State {
+    const fn new() -> State {
+        State {
+            waiting: None,
+            last: None,
+            pause: PAUSE,
+            said: 0,
+            running: None,
+        }
+    }
+
     fn take_notice(&mut self) {
         if let Some(by) = shortages::take() {
             let (before, since) = self.waiting.unwrap_or((by, Instant::now()));
@@ -141,11 +147,11 @@ impl State {
         }
     }
 
-    /// How long what waits has to wait still.
+    /// Returns the time that a notice has to wait still.
     fn wait(&self, by: By, since: Instant) -> Duration {
         let settles = by == By::Driver && has_tensors();
         let settles = if settles { SETTLES } else { Duration::ZERO };
-        // What reaches the program is told however often requests were met after all.
+        // The program of a framework sees the failure, however many requests were met after all.
         let pause = if by == By::Driver { self.pause } else { PAUSE };
         let pause = self
             .last
@@ -153,18 +159,24 @@ impl State {
         pause.max(settles.saturating_sub(since.elapsed()))
     }
 
+    /// Returns true if there were fewer explanations than there may be, with the one that is being written.
+    fn may_start(&self) -> bool {
+        self.said + u32::from(self.running.is_some()) < MOST
+    }
+
     fn start(&mut self, prepared: &Prepared) {
         self.waiting = None;
         // The child of a fork has the parent's state, and no trace of its own.
-        if self.said + u32::from(self.running.is_some()) >= MOST || boundary::bypassed_at_exit() {
+        if !self.may_start() || boundary::bypassed_at_exit() {
             return;
         }
         let now = Instant::now();
         self.last = Some(now);
+        let earlier = prepared.said();
         self.running = prepared.start().map(|id| Running {
             id,
             since: now,
-            earlier: prepared.said(),
+            earlier,
         });
         if let Some(one) = &self.running {
             // `gpushim run` lets it finish before it packs the trace.
@@ -218,5 +230,41 @@ impl Prepared {
         let on_path = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
         let mut all = folders.chain(on_path).map(|folder| folder.join("gpushim"));
         all.find(|path| path.is_file() && is_there(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_explained_at_once_and_later_ones_after_a_pause() {
+        let now = Instant::now();
+        let mut state = State::new();
+        assert!(state.wait(By::Driver, now).is_zero() && state.may_start());
+        state.last = Some(now);
+        for by in [By::Driver, By::Framework] {
+            let wait = state.wait(by, now);
+            assert!(wait > PAUSE / 2 && wait <= PAUSE, "{by:?}: {wait:?}");
+        }
+        // Requests of the driver's that are met again and again are looked at less and less often.
+        state.pause = LONGEST;
+        assert!(state.wait(By::Driver, now) > LONGEST / 2);
+        assert!(state.wait(By::Framework, now) <= PAUSE);
+    }
+
+    #[test]
+    fn a_process_gets_five() {
+        let mut state = State::new();
+        state.said = MOST - 1;
+        assert!(state.may_start());
+        state.running = Some(Running {
+            id: 1,
+            since: Instant::now(),
+            earlier: 0,
+        });
+        assert!(!state.may_start());
+        (state.said, state.running) = (MOST, None);
+        assert!(!state.may_start());
     }
 }

@@ -31,7 +31,8 @@ pub fn start() {
     });
 }
 
-/// Wakes the thread, without waiting for it. It may be about to sleep and miss that: then it wakes by itself in a second.
+/// Wakes the thread, without waiting for it. It may be about to sleep and miss that: then it wakes by
+/// itself in a second.
 pub fn wake() {
     WAKE.notify_all();
 }

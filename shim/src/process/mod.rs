@@ -1,5 +1,5 @@
-//! The start of the shim, its background thread, what another process asks of it, the command that explains a request
-//! which failed, and what it changes in the environment before `main`.
+//! The start of the shim, its background thread, requests of other processes, the autopsy of a request
+//! that failed, and changes of the environment before `main`.
 
 pub mod autopsy;
 pub mod background;

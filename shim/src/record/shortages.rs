@@ -15,7 +15,7 @@ pub enum By {
 
 /// The highest of those since it was last taken; 0 for none.
 static NOTED: AtomicU8 = AtomicU8::new(0);
-/// What is called then.
+/// The function that a notice calls.
 static ACT: OnceLock<fn()> = OnceLock::new();
 
 /// Registers what is called at each notice. It must not wait: the thread may hold a lock of its framework.
@@ -37,7 +37,7 @@ pub fn is_noted() -> bool {
     NOTED.load(Ordering::Acquire) != 0
 }
 
-/// Takes what was noted.
+/// Takes the notice, if there is one.
 pub fn take() -> Option<By> {
     match NOTED.swap(0, Ordering::AcqRel) {
         0 => None,
