@@ -18,7 +18,7 @@ use super::find::Shortages;
 use crate::cli::outcome::Outcome;
 use crate::ledger::{Focus, Visitor};
 use crate::output::units::moment;
-use crate::recording::{Recording, plain};
+use crate::recording::{self, Recording, plain};
 
 /// The end of the name of the file with the texts, after that of the trace without `.gz`.
 const SUFFIX: &str = ".autopsy";
@@ -68,16 +68,13 @@ fn say(trace: &Path) -> Option<()> {
 
 /// The recording, once it is known whether a request that the driver refused was met after all.
 fn settled(trace: &Path) -> Option<Box<dyn Recording>> {
-    let recording = brief::open(trace).ok()?;
-    let mut find = Shortages::new(None);
-    (recording.events()).for_each(|record| find.event(&record));
-    match find.found.iter().all(|one| one.by_framework) {
-        true => Some(recording),
-        false => {
-            sleep(SETTLES);
-            brief::open(trace).ok()
-        }
+    let newest = recording::open_ring(trace).ok()?;
+    let mut find = Shortages::last(None);
+    (newest.events()).for_each(|record| find.event(&record));
+    if find.found.last().is_some_and(|one| !one.by_framework) {
+        sleep(SETTLES);
     }
+    brief::open(trace).ok()
 }
 
 /// The file beside a trace, locked: the next one waits until this process has ended.

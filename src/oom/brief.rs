@@ -96,16 +96,18 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
     let rank = recording.fact("rank").filter(|rank| !rank.is_empty());
     let rank = rank.map_or(String::new(), |rank| format!("rank {rank}: "));
     let iteration = told.iteration;
-    let iteration = iteration.map_or(String::new(), |number| format!(", in iteration {number}"));
-    // With the function that called the asker if all fits one line.
-    let head = |room: usize| {
+    let iteration = iteration.map(|number| format!(", in iteration {number}"));
+    let head = |room: usize, more: &str| {
         let asker = told.asker.as_ref().and_then(|site| place(site, room));
         let asked = words::asked(asker, &told.shortage);
-        shown(&format!("gpushim: {rank}out of memory: {asked}{iteration}"))
+        shown(&format!("gpushim: {rank}out of memory: {asked}{more}"))
     };
-    let whole = Some(head(WIDTH)).filter(|whole| whole.chars().count() <= WIDTH);
-    let head = whole.unwrap_or_else(|| head(0));
-    let mut lines = cut_to_lines(&head, WIDTH, 2);
+    // With the function that called the asker, and the iteration, as far as all fits one line.
+    let iteration = iteration.as_deref().unwrap_or_default();
+    let heads = [head(WIDTH, iteration), head(0, iteration), head(0, "")];
+    let whole = heads.iter().find(|whole| whole.chars().count() <= WIDTH);
+    let [.., shortest] = &heads;
+    let mut lines = cut_to_lines(whole.unwrap_or(shortest), WIDTH, 2);
     lines.extend(labelled("cause", &told.because, 4 - lines.len()));
     let holders = merged(told.held_by.iter().cloned());
     for (index, holder) in holders.iter().take(HOLDERS).enumerate() {

@@ -86,11 +86,9 @@ impl Shortage {
 
     /// The last one that was not met soon after, in a list of one; empty if there is none.
     pub fn last(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
-        let mut find = Shortages {
-            keeps_last: true,
-            ..Shortages::new(focus.device)
-        };
-        walk(recording, focus, &mut [&mut find]);
+        let mut find = Shortages::last(focus.device);
+        // Blocks are of no interest here: the ledger's time is saved.
+        (recording.events()).for_each(|record| find.event(&record));
         let last = find.found.into_iter().rfind(|one| !one.met_later);
         Shortage::described(last.into_iter().collect(), recording, focus)
     }
@@ -164,6 +162,14 @@ impl Shortages {
             device,
             keeps_last: false,
             found: Vec::new(),
+        }
+    }
+
+    /// Finds the last requests in place of the first.
+    pub fn last(device: Option<u8>) -> Shortages {
+        Shortages {
+            keeps_last: true,
+            ..Shortages::new(device)
         }
     }
 }
