@@ -1,6 +1,6 @@
 //! The common arguments of subcommands that analyse recordings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
@@ -102,11 +102,20 @@ impl CommonArgs {
     /// Analyses each recording. Problems and errors are printed on stderr; an error has no answer.
     pub fn find<T>(
         &self,
+        look: impl FnMut(&dyn Recording, Focus) -> Result<T>,
+    ) -> Result<(Vec<T>, Outcome)> {
+        self.find_by(progress::open, look)
+    }
+
+    /// Does as [`CommonArgs::find`], with recordings that are opened by `open`.
+    pub fn find_by<T>(
+        &self,
+        open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
         mut look: impl FnMut(&dyn Recording, Focus) -> Result<T>,
     ) -> Result<(Vec<T>, Outcome)> {
         let mut answers = Vec::new();
         let paths = files::named_or_newest(&self.files)?;
-        let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
+        let outcome = recordings::each_on_its_own(&paths, open, |_, recording| {
             say_problems(&*recording);
             let focus = self.selection.focus(&*recording);
             answers.push(look(&*recording, focus)?);

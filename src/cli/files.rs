@@ -83,6 +83,13 @@ pub fn matching(pattern: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// A path as one would type it here.
+pub fn short(path: &Path) -> String {
+    let current = std::env::current_dir().unwrap_or_default();
+    let short = path.strip_prefix(&current).unwrap_or(path);
+    short.display().to_string()
+}
+
 /// Creation time where the file system keeps it: the mapped file's modification time says little.
 fn age(path: &Path) -> Option<SystemTime> {
     let meta = std::fs::metadata(path).ok()?;

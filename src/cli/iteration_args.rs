@@ -1,7 +1,10 @@
 //! The arguments of subcommands that go by the iterations of a run.
 
+use std::path::Path;
+
 use super::common_args::CommonArgs;
 use super::outcome::{Format, Outcome};
+use super::progress;
 use crate::error::Result;
 use crate::ledger::Focus;
 use crate::loops::{Given, Marker};
@@ -66,9 +69,18 @@ impl IterationArgs {
     /// Analyses each recording. What is wrong with one is printed on stderr.
     pub fn find<T>(
         &self,
+        look: impl FnMut(&dyn Recording, Focus, Option<&Given>) -> T,
+    ) -> Result<(Vec<T>, Outcome)> {
+        self.find_by(progress::open, look)
+    }
+
+    /// Does as [`IterationArgs::find`], with recordings that are opened by `open`.
+    pub fn find_by<T>(
+        &self,
+        open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
         mut look: impl FnMut(&dyn Recording, Focus, Option<&Given>) -> T,
     ) -> Result<(Vec<T>, Outcome)> {
-        self.common.find(|recording, focus| {
+        self.common.find_by(open, |recording, focus| {
             let given = self.iteration.find(recording, focus)?;
             Ok(look(recording, focus, given.as_ref()))
         })

@@ -25,7 +25,6 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{Color, complain};
 use crate::fragmentation::FragmentationReport;
 use crate::growth::GrowthReport;
-use crate::oom::OomReport;
 use crate::peak::PeakReport;
 use crate::phases::PhasesReport;
 
@@ -67,14 +66,7 @@ enum Command {
   gpushim peak --at 12.5 train.trace  # 12.5 s after the start
   gpushim peak --at end --gpu 1 train.trace")]
     Peak(MomentArgs),
-    /// Explain each request that ran out of memory: its size, the memory that was free, why the request did not fit, which
-    /// stacks held the rest, and what would have helped.
-    ///
-    /// Exit code 1 if there is such a request.
-    #[command(after_help = "Examples:
-  gpushim oom train.trace
-  gpushim oom --of memory train.trace  # what the driver was asked for")]
-    Oom(IterationArgs),
+    Oom(crate::oom::command::Args),
     Check(crate::check::command::Args),
     Diff(crate::diff::command::Args),
     Fleet(crate::fleet::command::Args),
@@ -139,7 +131,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => crate::report::command::main(&args),
         Command::Growth(args) => args.each_named(GrowthReport::of),
         Command::Peak(args) => args.each(PeakReport::of),
-        Command::Oom(args) => args.each_named(OomReport::of),
+        Command::Oom(args) => crate::oom::command::main(&args),
         Command::Check(args) => crate::check::command::main(&args),
         Command::Diff(args) => crate::diff::command::main(&args),
         Command::Fleet(args) => crate::fleet::command::main(&args),

@@ -9,10 +9,11 @@ use std::thread;
 use serde::Serialize;
 
 use super::beside::{self, SUFFIX};
-use super::summary::{RankSummary, State};
+use super::summary::RankSummary;
 use crate::cli::progress::Steps;
 use crate::error::{Result, failed};
 use crate::recording::{self, is_snapshot, plain, rank_by_name};
+use crate::top::State;
 
 /// Folders within folders that are looked into.
 const DEPTH: usize = 8;

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::gather::{Gathered, Member, Unreadable};
 use super::judge;
 use super::outlier::{Kind, Outlier};
-use super::summary::{OverTime, RankSummary, State};
+use super::summary::{OverTime, RankSummary};
+use crate::top::State;
 
 /// Functions that are named.
 const FUNCTIONS: usize = 10;

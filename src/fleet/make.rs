@@ -1,11 +1,9 @@
 //! The summary of a recording, from its report.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::summary::{
-    Device, End, Finding, Holder, Iterations, Kept, OverTime, Phase, Process, RankSummary, Site,
-    State, VERSION,
+    Device, Finding, Holder, Iterations, Kept, OverTime, Phase, Process, RankSummary, Site, VERSION,
 };
 use crate::growth::Growth;
 use crate::loops;
@@ -15,7 +13,7 @@ use crate::recording::{CallSite, Function, Gpu, Names, Recording, blame};
 use crate::report::{self, LayerFindings, Report};
 use crate::symbols::line;
 use crate::timeline::curve;
-use crate::top::traces_of;
+use crate::top::End;
 use gpushim_trace::{Event, Kind, Layer, Series};
 
 /// Functions that held most of the peak.
@@ -33,9 +31,6 @@ const COLUMNS: usize = 64;
 /// Letters of a text, of which a hostile file may have gigabytes.
 const LETTERS: usize = 400;
 
-/// The fact that a process writes when it ends by `exit`.
-pub const ENDED: &str = "ended";
-
 impl RankSummary {
     /// Of a recording, by its report and what was found about its layers.
     pub fn of(recording: &dyn Recording, report: &Report, layers: &[LayerFindings]) -> RankSummary {
@@ -52,10 +47,7 @@ impl RankSummary {
             trace: name.to_string_lossy().into_owned(),
             format: report.format.clone(),
             process: process(report),
-            end: End {
-                state: state(recording),
-                by: None,
-            },
+            end: End::of(recording),
             events: Kept {
                 recorded: report.summary.events.recorded,
                 readable: report.summary.events.readable,
@@ -109,34 +101,6 @@ fn process(report: &Report) -> Process {
         started_wall_ns: report.started_wall_ns,
         last_ns: report.summary.last_ns,
         argv: cut(report.fact("argv").unwrap_or_default()),
-    }
-}
-
-/// Whether the process of a trace runs, as far as that can be told: by the note of its end, or else by its number on the
-/// host where this is run.
-fn state(recording: &dyn Recording) -> State {
-    let facts = recording.facts();
-    let fact = |key: &str| {
-        let mut facts = facts.iter();
-        facts
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    };
-    if fact(ENDED).is_some() {
-        return State::Ended;
-    }
-    let Some(pid) = fact("pid").and_then(|pid| pid.parse().ok()) else {
-        return State::Unknown;
-    };
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let is_here = fact("host").is_some_and(|its| its == gpushim_config::host())
-        && fact("pid-namespace").is_some_and(|its| !its.is_empty() && Path::new(its) == namespace);
-    let path = recording.path();
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    match is_here {
-        true if traces_of(pid).contains(&path) => State::Running,
-        true => State::Died,
-        false => State::Unknown,
     }
 }
 

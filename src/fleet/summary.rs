@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::top::End;
+
 /// The version of the file: it grows if a field goes or changes its meaning, not if one is added.
 pub const VERSION: u32 = 1;
 
@@ -70,33 +72,6 @@ pub struct Process {
     pub last_ns: u64,
     /// The command line.
     pub argv: String,
-}
-
-/// Whether a process runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// It ran when the summary was written.
-    Running,
-    /// It noted its end in the trace, or its parent was told an exit code.
-    Ended,
-    /// It ended without a note in the trace: by a signal, with its machine, or by `_exit` where no parent was asked.
-    Died,
-    /// That cannot be told from here.
-    #[default]
-    Unknown,
-}
-
-/// How a process ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct End {
-    /// Whether it did.
-    pub state: State,
-    /// What its parent was told: `exit code 1`, `signal 9`; only of a process that `gpushim run` started itself.
-    pub by: Option<String>,
 }
 
 /// How complete the events of a trace are.
@@ -255,15 +230,6 @@ pub struct OverTime {
 }
 
 impl RankSummary {
-    /// Notes what the parent of the process was told of its end. One that gave an exit code has ended, if by `_exit`, which
-    /// leaves no note in the trace.
-    pub fn ended_by(&mut self, by: String) {
-        if by.starts_with("exit code") && self.end.state != State::Running {
-            self.end.state = State::Ended;
-        }
-        self.end.by = Some(by);
-    }
-
     /// The device with the highest peak.
     pub fn main_device(&self) -> Option<&Device> {
         // The first of several.
@@ -280,31 +246,5 @@ impl RankSummary {
         self.process
             .started_wall_ns
             .saturating_add(self.process.last_ns)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_exit_code_is_an_end_without_a_note_in_the_trace() {
-        let told = |state, by: &str| {
-            let mut summary = RankSummary::default();
-            summary.end.state = state;
-            summary.ended_by(by.to_string());
-            (summary.end.state, summary.end.by)
-        };
-        let by = |by: &str| Some(by.to_string());
-        assert_eq!(
-            told(State::Died, "exit code 0"),
-            (State::Ended, by("exit code 0"))
-        );
-        assert_eq!(told(State::Died, "signal 9"), (State::Died, by("signal 9")));
-        // Another process that it started records into the same trace.
-        assert_eq!(
-            told(State::Running, "exit code 0"),
-            (State::Running, by("exit code 0"))
-        );
     }
 }

@@ -4,10 +4,12 @@ use serde::Serialize;
 
 use crate::ledger::{Block, Focus, Held, LiveAt, Visitor, by_stack, walk};
 use crate::recording::Recording;
-use gpushim_trace::{Class, Event, Kind, Record};
+use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
 /// The most requests that are examined, the first ones: each needs a map of its holders.
 const MOST: usize = 16;
+/// The time within which the same thread must get about as much for the request to be met, ns.
+const SOON: u64 = 1_000_000_000;
 
 /// A request that could not be met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,7 +35,7 @@ pub struct Shortage {
     pub is_ordered: bool,
     /// Whether a request that a framework reported was refused by what is below it.
     pub refused_below: bool,
-    /// Whether the framework gave back its cache and the request was then met.
+    /// True if it was met soon after, as where a framework gives back its cache and asks again.
     pub met_later: bool,
     /// Bytes that the framework said were free on the device.
     pub free_as_told: Option<u64>,
@@ -79,7 +81,27 @@ impl Shortage {
     pub fn all(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
         let mut find = Shortages::new(focus.device);
         walk(recording, focus, &mut [&mut find]);
-        let mut found = find.found;
+        Shortage::described(find.found, recording, focus)
+    }
+
+    /// The last one that was not met soon after, in a list of one; empty if there is none.
+    pub fn last(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
+        let mut find = Shortages::last(focus.device);
+        // Blocks are of no interest here: the ledger's time is saved.
+        (recording.events()).for_each(|record| find.event(&record));
+        let last = find.found.into_iter().rfind(|one| !one.met_later);
+        Shortage::described(last.into_iter().collect(), recording, focus)
+    }
+
+    /// Adds who held the rest of the memory, and what a framework says of them.
+    fn described(
+        mut found: Vec<Shortage>,
+        recording: &dyn Recording,
+        focus: Focus,
+    ) -> Vec<Shortage> {
+        if found.is_empty() {
+            return found;
+        }
         for one in &mut found {
             one.as_told(recording);
         }
@@ -127,6 +149,8 @@ impl Shortage {
 #[derive(Debug)]
 pub struct Shortages {
     device: Option<u8>,
+    /// The last ones are kept instead.
+    keeps_last: bool,
     /// Those found so far.
     pub found: Vec<Shortage>,
 }
@@ -136,7 +160,16 @@ impl Shortages {
     pub fn new(device: Option<u8>) -> Shortages {
         Shortages {
             device,
+            keeps_last: false,
             found: Vec::new(),
+        }
+    }
+
+    /// Finds the last requests in place of the first.
+    pub fn last(device: Option<u8>) -> Shortages {
+        Shortages {
+            keeps_last: true,
+            ..Shortages::new(device)
         }
     }
 }
@@ -163,7 +196,12 @@ impl Visitor for Shortages {
         let event = &record.event;
         let is_device = self.device.is_none_or(|device| event.device == device);
         match event.kind {
-            Kind::OutOfMemory | Kind::TensorOutOfMemory if is_device && self.found.len() < MOST => {
+            Kind::OutOfMemory | Kind::TensorOutOfMemory
+                if is_device && (self.keeps_last || self.found.len() < MOST) =>
+            {
+                if self.found.len() == MOST {
+                    self.found.remove(0);
+                }
                 let by_framework = event.kind == Kind::TensorOutOfMemory;
                 let [first, second] = event.extra;
                 let below = if by_framework {
@@ -215,10 +253,20 @@ impl Visitor for Shortages {
                     });
                 }
             }
-            Kind::TensorAlloc => {
+            Kind::TensorAlloc | Kind::Alloc => {
+                // PyTorch announces what it was asked for. Others take what they then get.
+                let is_met = |last: &Shortage| match event.kind {
+                    Kind::Alloc => {
+                        event.class.layer() == Layer::Device
+                            && event.size >= last.size - last.size / 8
+                            && record.ns.saturating_sub(last.ns) < SOON
+                    }
+                    _ => true,
+                };
                 if let Some(last) = self.found.last_mut()
                     && last.thread == event.thread
                     && !last.by_framework
+                    && is_met(last)
                 {
                     last.met_later = true;
                 }

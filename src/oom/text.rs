@@ -65,6 +65,12 @@ pub struct ExplainedShortage {
     pub held_by: Vec<Holder>,
     /// Who kept them, those with most bytes first, as far as that was recorded.
     pub owners: Vec<Owned>,
+    /// The call site that asked, if its stack was recorded.
+    #[serde(skip)]
+    pub asker: Option<CallSite>,
+    /// Its causes in sentences.
+    #[serde(skip)]
+    pub because: String,
     /// The result in sentences.
     pub verdict: String,
     /// What there was, a line each.
@@ -82,6 +88,18 @@ impl OomReport {
         names: &mut dyn Names,
     ) -> OomReport {
         let shortages = Shortage::all(recording, focus);
+        OomReport::explained(recording, focus, given, shortages, REPLAYED, names)
+    }
+
+    /// Explains the requests that were found, the first `replayed` of them by replays.
+    pub(super) fn explained(
+        recording: &dyn Recording,
+        focus: Focus,
+        given: Option<&Given>,
+        shortages: Vec<Shortage>,
+        replayed: usize,
+        names: &mut dyn Names,
+    ) -> OomReport {
         let followed = if shortages.is_empty() {
             Followed::default()
         } else {
@@ -95,7 +113,7 @@ impl OomReport {
             shortages,
             iterations.as_ref(),
             grows.as_ref(),
-            REPLAYED,
+            replayed,
             names,
         )
     }
@@ -140,9 +158,11 @@ impl OomReport {
                 owners,
                 iteration,
                 held_by: holders.collect(),
+                because: sentences.because(),
                 verdict: sentences.verdict(asker.as_ref(), iteration),
                 evidence: sentences.evidence(),
                 advice: sentences.advice(),
+                asker,
                 left_by,
                 shortage,
                 explanation,

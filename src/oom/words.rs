@@ -19,33 +19,31 @@ pub(super) struct Sentences<'a> {
 }
 
 impl Sentences<'_> {
-    /// The request and its cause.
+    /// The request and its cause, with its moment.
     pub fn verdict(&self, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
-        let shortage = self.shortage;
-        let mut text = format!("Out of memory at {}", span(shortage.ns));
+        let mut text = format!("Out of memory at {}", span(self.shortage.ns));
         if let Some(iteration) = iteration {
             text.push_str(&format!(", in iteration {iteration}"));
         }
-        let asking = match (asker, shortage.by_framework) {
-            (Some(site), _) => site.in_a_sentence(),
-            (None, true) => "the framework".to_string(),
-            (None, false) => "the program".to_string(),
-        };
-        text.push_str(&format!(": {asking} asked for {}", bytes(shortage.size)));
-        if let Some(device) = shortage.device {
-            text.push_str(&format!(" of gpu {device}"));
+        let asking = asker.map(CallSite::in_a_sentence);
+        format!(
+            "{text}: {}. {}",
+            asked(asking, self.shortage),
+            self.because()
+        )
+    }
+
+    /// The causes, a sentence each.
+    pub fn because(&self) -> String {
+        let causes = self.explanation.causes.iter();
+        let mut sentences: Vec<String> = causes.map(|cause| self.sentence(*cause)).collect();
+        if sentences.len() > 1 {
+            sentences.push("Without only one of these it does not fit.".to_string());
         }
-        text.push('.');
-        for cause in &self.explanation.causes {
-            text.push_str(&format!(" {}", self.sentence(*cause)));
+        if self.shortage.met_later {
+            sentences.push("Memory was then given back, and it was met.".to_string());
         }
-        if self.explanation.causes.len() > 1 {
-            text.push_str(" Without only one of these it does not fit.");
-        }
-        if shortage.met_later {
-            text.push_str(" The framework then gave back what it had cached, and went on.");
-        }
-        text
+        sentences.join(" ")
     }
 
     /// The memory of the device and the allocator, and the way in which the cause was found; a line each.
@@ -85,6 +83,17 @@ impl Sentences<'_> {
     }
 }
 
+/// The request: `load train.py:8` asked for 2.0 GiB of gpu 0.
+pub(super) fn asked(asking: Option<String>, shortage: &Shortage) -> String {
+    let asking = asking.unwrap_or_else(|| match shortage.by_framework {
+        true => "the framework".to_string(),
+        false => "the program".to_string(),
+    });
+    let device = shortage.device;
+    let of = device.map_or(String::new(), |device| format!(" of gpu {device}"));
+    format!("{asking} asked for {}{of}", bytes(shortage.size))
+}
+
 /// Other things without which the request would have been met, in one sentence.
 fn instead(explanation: &Explanation) -> Option<String> {
     let names: Vec<&str> = explanation.instead.iter().map(|one| name(*one)).collect();
@@ -99,7 +108,7 @@ fn instead(explanation: &Explanation) -> Option<String> {
 }
 
 /// A noun for a list of causes.
-fn name(cause: Cause) -> &'static str {
+pub(super) fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Growth { .. } => "the blocks that iterations left behind",
         Cause::FrameworkLimit { .. } => "PyTorch's own limit",
@@ -167,7 +176,7 @@ fn evidence(situation: &Situation) -> Vec<String> {
     lines
 }
 
-fn whose(by_framework: bool) -> &'static str {
+pub(super) fn whose(by_framework: bool) -> &'static str {
     if by_framework {
         "the framework"
     } else {

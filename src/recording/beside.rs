@@ -14,8 +14,8 @@ use gpushim_trace::regular::open_companion;
 
 /// What comes after the name of a trace in the names of its companions, before a number.
 const COMPANIONS: [&str; 2] = ["spool", "symbols"];
-/// The same of the summary, which is not needed to read the trace.
-const SUMMARY: &str = "summary";
+/// Such endings of files that are not needed to read the trace.
+const OTHERS: [&str; 2] = ["summary", "autopsy"];
 
 /// Puts the companions of a compressed trace beside its copy: of `run.trace.gz`, `run.trace.spool`, `run.trace.spool.1`
 /// and so on, and `run.trace.symbols`, each also compressed. What is wrong with them, sentences that name the files.
@@ -56,11 +56,11 @@ fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The trace, without `.gz`, that a file is a companion or the summary of by its name.
+/// The trace, without `.gz`, that a file is a companion, the summary or the autopsy of by its name.
 pub fn trace_of(path: &Path) -> Option<PathBuf> {
     let path = plain(path);
     let name = path.file_name()?.to_str()?;
-    COMPANIONS.iter().chain([&SUMMARY]).find_map(|kind| {
+    COMPANIONS.iter().chain(&OTHERS).find_map(|kind| {
         let (trace, rest) = name.rsplit_once(&format!(".{kind}"))?;
         let number = rest.strip_prefix('.').unwrap_or("0");
         let is_one = rest.is_empty() || rest.starts_with('.');

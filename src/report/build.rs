@@ -13,6 +13,7 @@ use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
 use crate::recording::{Names, Owned, Recording};
+use crate::top::End;
 use gpushim_trace::Event;
 
 /// Stacks that are named, those with most bytes: of these, rows that would look the same are one.
@@ -32,6 +33,8 @@ pub struct Report {
     pub started_wall_ns: u64,
     /// Facts about the process, keys and values in their order; a key may come several times.
     pub facts: Vec<(String, String)>,
+    /// The end of the process, if it has ended.
+    pub end: End,
     /// Figures from the events.
     pub summary: Summary,
     /// The memory of each device, by owner.
@@ -207,6 +210,7 @@ impl Report {
             started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
             peaks,
+            end: End::of(trace),
             summary: overview.summary,
             findings: found.all,
             steady: found.steady,

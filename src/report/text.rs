@@ -30,6 +30,7 @@ fn visible(report: &Report) -> Report {
     show(&mut report.trace);
     report.problems.iter_mut().for_each(show);
     report.steady.iter_mut().for_each(show);
+    report.end.by.iter_mut().for_each(show);
     for (key, value) in &mut report.facts {
         show(key);
         show(value);
@@ -89,6 +90,9 @@ fn process(report: &Report, f: &mut String) -> Result {
     }
     if !process.is_empty() {
         writeln!(f, "process    {}", process.join(", "))?;
+    }
+    if let Some(end) = report.end.in_words().filter(|_| !report.is_one_moment()) {
+        writeln!(f, "ended      {end}")?;
     }
     for (key, value) in &report.facts {
         if let Some(ordinal) = Gpu::ordinal(key) {

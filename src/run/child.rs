@@ -34,15 +34,47 @@ pub enum End {
     /// It exited with this code.
     Code(u8),
     /// This signal killed it.
-    Signal(libc::c_int),
+    Signal {
+        /// The number of the signal.
+        number: libc::c_int,
+        /// True if the system wrote a core file.
+        has_core: bool,
+    },
 }
 
+/// Names of the signals that end programs.
+const NAMES: [(libc::c_int, &str); 17] = [
+    (libc::SIGHUP, "SIGHUP"),
+    (libc::SIGINT, "SIGINT"),
+    (libc::SIGQUIT, "SIGQUIT"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGTRAP, "SIGTRAP"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGKILL, "SIGKILL"),
+    (libc::SIGUSR1, "SIGUSR1"),
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGUSR2, "SIGUSR2"),
+    (libc::SIGPIPE, "SIGPIPE"),
+    (libc::SIGALRM, "SIGALRM"),
+    (libc::SIGTERM, "SIGTERM"),
+    (libc::SIGXCPU, "SIGXCPU"),
+    (libc::SIGXFSZ, "SIGXFSZ"),
+];
+
 impl std::fmt::Display for End {
-    /// `exit code 1`, `signal 9`.
+    /// `exit code 1`, `signal 11 (SIGSEGV), core dumped`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             End::Code(code) => write!(f, "exit code {code}"),
-            End::Signal(signal) => write!(f, "signal {signal}"),
+            End::Signal { number, has_core } => {
+                write!(f, "signal {number}")?;
+                if let Some((_, name)) = NAMES.iter().find(|(one, _)| one == number) {
+                    write!(f, " ({name})")?;
+                }
+                f.write_str(if *has_core { ", core dumped" } else { "" })
+            }
         }
     }
 }
@@ -96,7 +128,10 @@ pub fn run(command: &mut Command) -> io::Result<(u32, End)> {
     let (pid, status) = ended?;
     let end = match (status.code(), status.signal()) {
         (Some(code), _) => End::Code(u8::try_from(code).unwrap_or(255)),
-        (None, signal) => End::Signal(signal.unwrap_or(libc::SIGKILL)),
+        (None, signal) => End::Signal {
+            number: signal.unwrap_or(libc::SIGKILL),
+            has_core: status.core_dumped(),
+        },
     };
     Ok((pid, end))
 }

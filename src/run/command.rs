@@ -10,12 +10,13 @@ use super::child::{self, End};
 use super::summaries::{self, Renewal};
 use super::summary::Summary;
 use super::traces;
+use super::{afterwards, killer};
 use crate::cli::library;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{of_stderr, say, say_lines};
 use crate::compress;
 use crate::error::{Result, failed};
-use gpushim_config::{Resolved, rank};
+use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
 
 /// Run a program and record its GPU memory, with the call stack of each allocation; when it ends, say what stood out.
 ///
@@ -210,6 +211,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
             command.env(name, value);
         }
     }
+    if let Some(own) = autopsy(&resolved) {
+        command.env(AUTOPSY.name, own);
+    }
     let not_started = |error: io::Error| {
         let program = Path::new(program).display();
         match error.kind() {
@@ -233,6 +237,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         return Err(not_started(child::become_it(&mut command)));
     };
     let before = traces::existing(&pattern);
+    let kills = killer::kills();
     let renewal = args
         .summary_every
         .0
@@ -245,13 +250,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let after = traces::existing(&pattern);
     let written: Vec<_> = after.difference(&before).cloned().collect();
     let stderr = of_stderr();
-    let mut problems = Vec::new();
+    let words = afterwards::in_words(end, kills);
+    let mut problems = afterwards::conclude(&written, pid, &words);
     let is_summed_up = args.summary_every.0.is_some();
     let mut summary = (!is_silent || is_summed_up).then(|| Summary::of(&written, !is_silent));
-    if let Some(summary) = summary.as_mut().filter(|_| is_summed_up) {
-        let own = summary.ranks.iter_mut();
-        own.filter(|(_, rank)| rank.process.pid == Some(pid))
-            .for_each(|(_, rank)| rank.ended_by(end.to_string()));
+    if let Some(summary) = summary.as_ref().filter(|_| is_summed_up) {
         problems.extend(summaries::write_last(&summary.ranks));
     }
     if !args.no_pack {
@@ -260,6 +263,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     }
     if let Some(summary) = summary.as_mut().filter(|_| !is_silent) {
         summary.weigh();
+        summary.end = worth_saying(end, !written.is_empty()).then_some(words);
         say_lines(&summary.lines(stderr.width, stderr.is_coloured));
     }
     // The trace is whole, and the program's exit code its own: no error.
@@ -268,8 +272,27 @@ pub fn main(args: &Args) -> Result<Outcome> {
     }
     Ok(match end {
         End::Code(code) => Outcome::Code(code),
-        End::Signal(signal) => Outcome::Killed(signal),
+        End::Signal { number, .. } => Outcome::Killed(number),
     })
+}
+
+/// Returns true if the user should be told how the program ended: of one that used no GPU the shell
+/// says enough.
+fn worth_saying(end: End, has_traces: bool) -> bool {
+    match end {
+        End::Code(code) => code != 0 && has_traces,
+        End::Signal { number, .. } => has_traces || number == libc::SIGKILL,
+    }
+}
+
+/// The command that explains a request which ran out of memory: this one, unless the user named another
+/// or wants none.
+fn autopsy(resolved: &Resolved) -> Option<OsString> {
+    match &resolved.config.autopsy {
+        Autopsy::Command(path) => Some(path.into()),
+        Autopsy::Off if std::env::var_os(AUTOPSY.name).is_some_and(|set| !set.is_empty()) => None,
+        Autopsy::Off | Autopsy::Find => std::env::current_exe().ok().map(OsString::from),
+    }
 }
 
 /// An option whose value cannot be used. Those of the environment are named by the library itself.

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::traces::{on_disk, short};
+use super::traces::on_disk;
+use crate::cli::files::short;
 use crate::cut::shortened;
 use crate::fleet::RankSummary;
 use crate::output::escape::shown;
@@ -36,6 +37,8 @@ pub struct Summary {
     traces: Vec<PathBuf>,
     /// Bytes that these take on the disk.
     disk: u64,
+    /// The end of the program in words, if the user should know it.
+    pub end: Option<String>,
     /// What is kept of each trace that was written.
     pub ranks: Vec<(PathBuf, RankSummary)>,
 }
@@ -80,6 +83,7 @@ impl Summary {
         let mut summary = Summary {
             job: Job::of(&reports),
             disk: 0,
+            end: None,
             traces,
             reports,
             ranks,
@@ -95,15 +99,31 @@ impl Summary {
 
     /// At most [`LINES`] lines of at most `width` letters, but for the last one, which names files.
     pub fn lines(&self, width: usize, is_coloured: bool) -> Vec<String> {
+        let end = self.end.as_ref().map(|end| {
+            let how = if end.starts_with("signal") {
+                "was killed by"
+            } else {
+                "ended with"
+            };
+            let text = format!("gpushim: the program {how} {}", shown(end));
+            cut_to_lines(&text, width, 2)
+        });
+        let end = end.into_iter().flatten();
+        let mut lines: Vec<String> = end
+            .map(|line| Style::Warn.paint(&line, is_coloured))
+            .collect();
         let Some(report) = self.worst() else {
-            return vec![format!("gpushim: {}", self.last())];
+            lines.push(format!("gpushim: {}", self.last()));
+            return lines;
         };
-        let mut lines = self.headline(report, width);
-        if let Some(first) = lines.first_mut() {
+        let room = LINES - 2 - lines.len();
+        let mut headline = self.headline(report, width);
+        if let Some(first) = headline.first_mut() {
             *first = Style::Heading.paint(first, is_coloured);
         }
+        lines.append(&mut headline);
         let findings = report.findings.iter().take(FINDINGS);
-        let room = (LINES - 2) / findings.len().max(1);
+        let room = room / findings.len().max(1);
         for (index, finding) in findings.enumerate() {
             lines.extend(of_finding(index + 1, finding, room, width, is_coloured));
         }
@@ -331,6 +351,20 @@ mod tests {
             coloured.iter().any(|line| line.contains("\u{1b}[")),
             "{coloured:#?}"
         );
+    }
+
+    #[test]
+    fn how_the_program_ended_comes_first() {
+        let mut summary = summary(1 << 20);
+        summary.end = Some("signal 9 (SIGKILL): the kernel's out-of-memory killer".to_string());
+        let lines = summary.lines(110, false);
+        assert!(lines.len() <= LINES, "{lines:#?}");
+        let killed = "gpushim: the program was killed by signal 9 (SIGKILL): the kernel's out-of-memory killer";
+        assert_eq!(lines[0], killed);
+        assert!(lines[1].starts_with("gpushim: 1 finding; "), "{lines:#?}");
+        summary.end = Some("exit code 1".to_string());
+        let lines = summary.lines(80, false);
+        assert_eq!(lines[0], "gpushim: the program ended with exit code 1");
     }
 
     #[test]

@@ -58,13 +58,6 @@ pub fn on_disk(trace: &Path) -> u64 {
     })
 }
 
-/// A path as one would type it here.
-pub fn short(path: &Path) -> String {
-    let current = std::env::current_dir().unwrap_or_default();
-    let short = path.strip_prefix(&current).unwrap_or(path);
-    short.display().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

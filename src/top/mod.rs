@@ -1,15 +1,18 @@
 //! Running processes: the device memory of each, its allocation rate, and the stacks that hold most.
 //!
 //! [`Glance`] reads it from a trace that is being written, `table` is one line for each process, and `screen` shows
-//! them until `q` is pressed.
+//! them until `q` is pressed. [`End`] says how a process ended.
 
 pub(crate) mod command;
+mod ended;
 mod glance;
 mod growth;
 mod screen;
 mod table;
 mod watch;
 
+pub(crate) use ended::ENDED_BY;
+pub use ended::{End, State};
 #[cfg(test)]
 pub(crate) use table::Row;
 pub(crate) use watch::{is_in_use, running, traces_of};

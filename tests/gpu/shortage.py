@@ -1,14 +1,16 @@
 """Runs out of device memory on purpose, for the reason that is named, on a GPU of 40 GiB or more.
 
-    tests/gpu/shortage.py CAUSE [--advised]
+    tests/gpu/shortage.py CAUSE [--advised | --thread | --uncaught]
 
 With `--advised` the program does what `gpushim oom` advises against the cause, as far as that is a change of the
-program. The last line of output says whether memory ran out."""
+program; with `--thread` memory runs out in a thread of its own, and with `--uncaught` the error ends the program. The
+last line of output says whether memory ran out."""
 
 import ctypes
 import os
 import subprocess
 import sys
+import threading
 
 import torch
 
@@ -130,6 +132,8 @@ CAUSES = {
 
 def main():
     torch.empty(1, device="cuda")
+    if "--uncaught" in sys.argv:
+        CAUSES[sys.argv[1]](False)
     try:
         kept = CAUSES[sys.argv[1]]("--advised" in sys.argv)
     except torch.OutOfMemoryError:
@@ -139,4 +143,9 @@ def main():
         del kept
 
 
-main()
+if "--thread" in sys.argv:
+    worker = threading.Thread(target=main)
+    worker.start()
+    worker.join()
+else:
+    main()

@@ -8,6 +8,7 @@
 mod support;
 
 mod asked;
+mod autopsy;
 mod basics;
 mod bystanders;
 mod capture;

@@ -33,8 +33,10 @@ mod values;
 mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
-pub use values::{Announcements, Elastic, Log, Stacks, Takeover, TraceMode, duration, size};
-pub use variables::{LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
+pub use values::{
+    Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, duration, size,
+};
+pub use variables::{AUTOPSY, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
 /// What is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub struct Config {
     pub takeover: Takeover,
     /// Whether the segments of PyTorch's own allocator have memory only where a tensor is.
     pub elastic: Elastic,
+    /// The command that explains requests that ran out of memory.
+    pub autopsy: Autopsy,
     /// What is written to stderr.
     pub log: Log,
 }
@@ -210,7 +214,7 @@ impl Resolved {
             settings: Vec::new(),
             problems: Vec::new(),
         };
-        let config = Config {
+        let mut config = Config {
             policy: source.get(&variables::POLICY, values::policy),
             reuse: source.get(&variables::REUSE, Reuse::parse),
             limit: source.get(&variables::LIMIT, values::limit),
@@ -230,8 +234,13 @@ impl Resolved {
             tensors: source.get(&variables::TENSORS, values::announcements),
             takeover: source.get(&variables::TAKEOVER, values::takeover),
             elastic: source.get(&variables::ELASTIC, values::elastic),
+            autopsy: source.get(&variables::AUTOPSY, values::autopsy),
             log: source.get(&variables::LOG, values::log),
         };
+        if config.autopsy != Autopsy::Off {
+            // Without stacks it could not say who asked, and who held the rest.
+            source.set_unless_given(&variables::STACKS, "all", || config.stacks = Stacks::All);
+        }
         Resolved {
             config,
             settings: source.settings,
@@ -247,6 +256,17 @@ struct Source<L> {
 }
 
 impl<L: Fn(&str) -> Option<OsString>> Source<L> {
+    /// Puts another value in the place of a default that is in force; `set` does the same in the
+    /// configuration.
+    fn set_unless_given(&mut self, variable: &Variable, value: &str, set: impl FnOnce()) {
+        let mut settings = self.settings.iter_mut();
+        let setting = settings.find(|one| one.variable.name == variable.name);
+        if let Some(setting) = setting.filter(|one| one.origin == Origin::Default) {
+            setting.value = value.to_string();
+            set();
+        }
+    }
+
     /// The value of a variable, by the same parser as its default.
     fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Option<T>) -> T {
         // A test parses every default.

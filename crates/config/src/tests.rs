@@ -39,6 +39,7 @@ fn defaults_are_those_of_the_table() {
             tensors: Announcements::Auto,
             takeover: Takeover::default(),
             elastic: Elastic::Off,
+            autopsy: Autopsy::Off,
             log: Log::Warn,
         }
     );
@@ -85,6 +86,7 @@ fn values_are_taken() {
             "GPUSHIM_TENSORS" => "off",
             "GPUSHIM_TAKEOVER" => "torch, tf",
             "GPUSHIM_ELASTIC" => "auto",
+            "GPUSHIM_AUTOPSY" => "/opt/gpushim",
             "GPUSHIM_LOG" => "debug",
             _ => return None,
         };
@@ -107,6 +109,9 @@ fn values_are_taken() {
             tf: true,
         },
         elastic: Elastic::Auto,
+        autopsy: Autopsy::Command("/opt/gpushim".into()),
+        // Because of it.
+        stacks: Stacks::All,
         log: Log::Debug,
         ..default()
     };
@@ -293,5 +298,26 @@ fn the_page_names_every_variable() {
     for variable in &VARIABLES {
         assert!(page.contains(&format!("| `{}` |", variable.name)));
         assert!(page.contains(&format!("\n## {}\n", variable.name)));
+    }
+}
+
+#[test]
+fn an_autopsy_has_stacks_unless_they_are_set() {
+    let stacks = |pairs: &[(&str, &str)]| {
+        let resolved = with(pairs);
+        let mut settings = resolved.settings.iter();
+        let setting = settings.find(|one| one.variable.name == "GPUSHIM_STACKS");
+        let value = setting.map(|one| one.value.clone()).unwrap_or_default();
+        (resolved.config.stacks, value)
+    };
+    let all = (Stacks::All, "all".to_string());
+    for value in ["1", "on", "./gpushim"] {
+        assert_eq!(stacks(&[("GPUSHIM_AUTOPSY", value)]), all, "{value}");
+        let set = stacks(&[("GPUSHIM_AUTOPSY", value), ("GPUSHIM_STACKS", "off")]);
+        assert_eq!(set, (Stacks::Off, "off".to_string()));
+    }
+    for value in ["0", "off", "", "yes"] {
+        let off = (Stacks::Off, "off".to_string());
+        assert_eq!(stacks(&[("GPUSHIM_AUTOPSY", value)]), off, "{value}");
     }
 }

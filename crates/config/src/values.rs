@@ -1,5 +1,6 @@
 //! From text to values.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use gpushim_alloc::Policy;
@@ -62,6 +63,18 @@ pub struct Takeover {
     pub jax: bool,
     /// TensorFlow.
     pub tf: bool,
+}
+
+/// The command that explains requests which ran out of memory (`GPUSHIM_AUTOPSY`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Autopsy {
+    /// Such requests are not explained.
+    #[default]
+    Off,
+    /// The `gpushim` that was installed with the library, or else the one on the `PATH`.
+    Find,
+    /// The command at this path.
+    Command(PathBuf),
 }
 
 /// What is written to stderr from within the process (`GPUSHIM_LOG`); each level includes those before it.
@@ -262,6 +275,14 @@ pub(super) fn takeover(text: &str) -> Option<Takeover> {
         }
     }
     Some(takeover)
+}
+
+pub(super) fn autopsy(text: &str) -> Option<Autopsy> {
+    match text {
+        "off" | "0" => Some(Autopsy::Off),
+        "on" | "1" => Some(Autopsy::Find),
+        _ => (text.contains('/')).then(|| Autopsy::Command(text.into())),
+    }
 }
 
 pub(super) fn log(text: &str) -> Option<Log> {

@@ -106,6 +106,13 @@ variables! {
          share it where otherwise more would be held than was in use at a time. A tensor has its memory \
          before PyTorch hands it out. What is captured by a graph keeps its memory. `frameworks.md` says \
          what is not possible then." }
+    AUTOPSY = { "GPUSHIM_AUTOPSY", "off", "off, on, or the path of the command gpushim",
+        "Whether a request that runs out of memory is explained on stderr within a second, and in the file \
+         `TRACE.autopsy`. `on`: by the `gpushim` that was installed with the library, or else the one on the `PATH`; \
+         a path: by that one, as `gpushim run` sets it. It runs as a process of its own, without the preload, and \
+         nothing waits for it; where it is missing nothing happens. A cause is explained once, at most one in 10 s \
+         and five in a process. Call stacks are recorded then as with `GPUSHIM_STACKS=all`, unless that is set. `1` is \
+         `on`, `0` is `off`." }
     LOG = { "GPUSHIM_LOG", "warn", "off, error, warn, info or debug",
         "Which messages gpushim writes to the stderr of the process." }
     LIBRARY = { "GPUSHIM_LIBRARY", "", "a path",

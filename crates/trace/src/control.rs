@@ -14,6 +14,7 @@ mod asker;
 #[cfg(all(test, not(miri)))]
 mod tests;
 
+pub(crate) use asker::head;
 pub use asker::{Asker, Busy};
 
 /// What is asked for.

@@ -200,6 +200,11 @@ impl Trace {
         (part.length >= control::BYTES as u64).then_some(part.offset)
     }
 
+    /// The part with the facts, if it is there.
+    pub(crate) fn facts_at(&self) -> Option<header::Part> {
+        self.parts.get(PartKind::Facts)
+    }
+
     /// The first fact of a key.
     pub fn fact(&self, key: &str) -> Option<String> {
         self.facts()

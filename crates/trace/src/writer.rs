@@ -29,6 +29,7 @@ mod tables;
 mod thread;
 
 pub(crate) use create::file_size_limit;
+pub(crate) use fact::fact_line;
 use places::Places;
 use tables::Tables;
 

@@ -6,7 +6,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::base::settings;
-use crate::base::stderr::say;
+use crate::base::stderr::{self, say};
 
 /// One of the three below.
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
@@ -50,6 +50,7 @@ pub fn prepare() {
     static START: Once = Once::new();
     START.call_once(|| {
         PROCESS.store(std::process::id(), Ordering::Relaxed);
+        stderr::look();
         // A child of fork shares the mapped trace and has no usable CUDA: it must not touch either.
         // SAFETY: the handler is an `extern "C"` function that only stores to an atomic.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };

@@ -1,13 +1,40 @@
 //! The end of the process: from its handlers on, threads of ours leave the driver alone, which may be gone.
 
+use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::base::boundary;
 
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// The exit code, once the process ends by `exit`; before that none.
+static CODE: AtomicI32 = AtomicI32::new(-1);
+
+unsafe extern "C" {
+    /// Registers a handler as `atexit` does; it gets the status of the end (glibc).
+    fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Registers that the exit code is kept, before handlers run that were registered earlier. Only for a
+/// library that stays loaded.
+pub fn keep_code() {
+    extern "C" fn keep(status: c_int, _: *mut c_void) {
+        CODE.store(status & 0xff, Ordering::Relaxed);
+    }
+    // SAFETY: the handler does not unwind, and uses no argument.
+    unsafe { on_exit(keep, std::ptr::null_mut()) };
+}
+
+/// Returns the end of the process in words: `exit code 0`.
+pub fn in_words() -> String {
+    match CODE.load(Ordering::Relaxed) {
+        ..0 => "exit".to_string(),
+        code => format!("exit code {code}"),
+    }
+}
 
 /// True if threads of ours are to end: the process ends, or every call goes straight to the driver.
 pub fn has_begun() -> bool {

@@ -2,6 +2,7 @@
 //! panics stop there, and after a fork every call of the child is forwarded.
 
 pub mod addresses;
+pub mod apart;
 pub mod boundary;
 pub mod ending;
 pub mod linker;

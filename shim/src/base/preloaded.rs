@@ -1,6 +1,8 @@
 //! Whether the process's calls pass through this library.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gpushim_unwind::each_object;
@@ -20,6 +22,20 @@ pub fn is_ours() -> bool {
         });
         ours
     })
+}
+
+/// The file of this library, without links; `None` if it is gone.
+pub fn file() -> Option<PathBuf> {
+    let us = is_ours as fn() -> bool as usize as u64;
+    let mut file = None;
+    each_object(|object| {
+        let is_found = holds(object, us);
+        if is_found {
+            file = std::fs::canonicalize(OsStr::from_bytes(name(object))).ok();
+        }
+        is_found
+    });
+    file
 }
 
 /// Whether an address lies in an object.

@@ -16,6 +16,7 @@ use crate::hooks::caller::Interposed;
 use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
 use crate::record::events;
+use crate::record::shortages::{self, By};
 use crate::record::tensor_streams::UNKNOWN;
 
 /// `c10::Device`: a type and an index, a byte each.
@@ -280,6 +281,7 @@ fn see_out_of_memory_on(
                     allocated as u64,
                     reserved as u64,
                 );
+                shortages::note(By::Framework);
             }
         },
     );

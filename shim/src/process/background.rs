@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
-use crate::base::{boundary, ending, settings};
+use crate::base::{boundary, ending, preloaded, settings};
 use crate::memory::shortage::Active;
 use crate::memory::{device_memory, elastic, pools, registry};
-use crate::process::control;
-use crate::record::{events, maintenance, thread_names};
+use crate::process::{autopsy, control};
+use crate::record::{events, maintenance, shortages, thread_names};
 
 /// Held while the thread works, so that the end of the process waits for a call in progress.
 static WORKING: Mutex<()> = Mutex::new(());
@@ -23,9 +23,18 @@ pub fn start() {
         // Registered after the driver's own handlers, and so called before them.
         // SAFETY: the handler is an `extern "C"` function that does not unwind.
         unsafe { libc::atexit(stop) };
+        if preloaded::is_ours() {
+            ending::keep_code();
+        }
         // Without it nothing is trimmed or calibrated, and the program runs on.
         let _ = background::spawn("gpushim", 256 << 10, run);
     });
+}
+
+/// Wakes the thread, without waiting for it. It may be about to sleep and miss that: then it wakes by
+/// itself in a second.
+pub fn wake() {
+    WAKE.notify_all();
 }
 
 extern "C" fn stop() {
@@ -37,6 +46,7 @@ extern "C" fn stop() {
     boundary::run(
         || (),
         || {
+            autopsy::conclude();
             thread_names::record();
             elastic::conclude();
             maintenance::finish();
@@ -46,6 +56,9 @@ extern "C" fn stop() {
 
 /// How long the thread sleeps while there is something to do for the trace.
 const SOON: Duration = Duration::from_millis(10);
+
+/// The least time that it sleeps for what waits.
+const SOONEST: Duration = Duration::from_millis(1);
 
 /// How often it looks whether it is the last thread.
 const LOOK: Duration = Duration::from_millis(200);
@@ -63,7 +76,12 @@ fn run() {
     let mut looked = Instant::now();
     loop {
         let Ok(working) = WORKING.lock() else { return };
-        let Ok((working, _)) = WAKE.wait_timeout(working, pause.min(tick)) else {
+        let pause_now = if shortages::is_noted() {
+            Duration::ZERO
+        } else {
+            pause.min(tick)
+        };
+        let Ok((working, _)) = WAKE.wait_timeout(working, pause_now) else {
             return;
         };
         if ending::has_begun() {
@@ -77,6 +95,7 @@ fn run() {
         }
         let is_due = last.elapsed() >= tick;
         let hurry = boundary::run(|| false, || work(is_due && !decay.is_zero(), &mut sampled));
+        let again = boundary::run(|| None, autopsy::work);
         drop(working);
         // An idle process wakes up less and less often.
         pause = if hurry {
@@ -84,6 +103,7 @@ fn run() {
         } else {
             (pause * 2).min(tick).min(device_memory::PERIOD)
         };
+        pause = again.map_or(pause, |again| pause.min(again.max(SOONEST)));
         if is_due {
             last = Instant::now();
         }

@@ -1,5 +1,7 @@
-//! The start of the shim, its background thread, what another process asks of it, and what it changes in the environment before `main`.
+//! The start of the shim, its background thread, requests of other processes, the autopsy of a request
+//! that failed, and changes of the environment before `main`.
 
+pub mod autopsy;
 pub mod background;
 pub mod control;
 pub mod facts;

@@ -10,7 +10,7 @@ use gpushim_trace::Writer;
 
 use crate::base::{boundary, preloaded};
 use crate::memory::{growth, ipc_answers, memory_info};
-use crate::process::{background, facts};
+use crate::process::{autopsy, background, facts};
 use crate::record::{ranges, stacks, timeline, trace};
 
 /// Writes what is known of the hooks.
@@ -37,5 +37,6 @@ fn trace_opened(writer: &'static Writer) {
     if preloaded::is_ours() {
         timeline::start(writer, memory_info::held_now);
         background::start();
+        autopsy::prepare(writer, background::wake);
     }
 }

@@ -10,6 +10,7 @@ use gpushim_trace::{Class, Cost, Event, Kind, Layer, Numbers, Removed, Writer, f
 
 use crate::base::thread;
 use crate::cuda::{captures, context};
+use crate::record::shortages::{self, By};
 use crate::record::trace::{open, opened};
 use crate::record::{owners, pause, phase, stacks, usage};
 
@@ -246,6 +247,7 @@ pub fn out_of_memory(
     });
     pool_state(writer, held);
     owners::out_of_memory();
+    shortages::note(By::Driver);
 }
 
 /// What the pools of the current device hold, after a request that could not be met.

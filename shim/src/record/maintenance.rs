@@ -4,7 +4,7 @@ use std::sync::Once;
 
 use gpushim_trace::{Condition, Writer};
 
-use crate::base::stderr;
+use crate::base::{ending, stderr};
 use crate::record::trace::opened;
 use crate::record::{owners, stacks, timeline};
 
@@ -54,6 +54,6 @@ pub fn finish() {
         stacks::maintain(writer);
         timeline::stop();
         // A process that is killed has no such line: that tells it from one that ended by itself.
-        writer.fact("ended", "exit");
+        writer.fact("ended", &ending::in_words());
     }
 }

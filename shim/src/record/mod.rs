@@ -9,6 +9,7 @@ pub mod phase;
 pub mod python;
 pub mod ranges;
 pub mod recording;
+pub mod shortages;
 pub mod stacks;
 pub mod tensor_streams;
 pub mod thread_names;

@@ -7,7 +7,8 @@ use parquet::data_type::ByteArray;
 use super::columns::{Column, TableFile, Value::*, long, text};
 use crate::error::Result;
 use crate::fleet::RankSummary;
-use crate::fleet::summary::{Device, Holder, Iterations, Phase, State};
+use crate::fleet::summary::{Device, Holder, Iterations, Phase};
+use crate::top::State;
 
 /// A table of summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Ranks that ran out of memory, that died, and that are not there at all.
 
 use crate::fleet::outlier::{Kind, Outlier};
-use crate::fleet::summary::{RankSummary, State};
+use crate::fleet::summary::RankSummary;
 use crate::output::units::{count, span};
+use crate::top::State;
 
 /// A rank whose end is not known has died if the others went on for so long after its last event, ns.
 const SILENCE: u64 = 60_000_000_000;

@@ -69,3 +69,45 @@ fn who_held_what_and_why_it_did_not_fit() {
     let (_, cause, _) = shortage(200 << 20, None);
     assert_eq!(cause, Cause::DriverRefused { free: 200 << 20 });
 }
+
+/// Records refused requests, each with what the thread then got, and returns the size of the last one
+/// that was not met.
+fn last(requests: &[(u64, Option<u64>)]) -> Option<u64> {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
+    for (number, (asked, got)) in requests.iter().enumerate() {
+        let event = |kind, size| Event {
+            device: 0,
+            thread: 5,
+            address: (1 + number as u64) << 30,
+            size,
+            ..Event::new(kind, Class::Device)
+        };
+        writer.record(&event(Kind::OutOfMemory, *asked));
+        if let Some(got) = got {
+            writer.record_alloc(&event(Kind::Alloc, *got));
+        }
+    }
+    let trace = Trace::open(writer.path()).unwrap();
+    let found = Shortage::last(&trace, Focus::of(&trace, None));
+    assert!(found.len() <= 1);
+    found.first().map(|one| one.size)
+}
+
+#[test]
+fn the_last_one_that_was_not_met() {
+    assert_eq!(last(&[]), None);
+    let many: Vec<_> = (1..=40).map(|size| (size << 20, None)).collect();
+    assert_eq!(last(&many), Some(40 << 20));
+    // A cache gives back what it has and asks again, for as much or a little less.
+    let again = |got| last(&[(64 << 20, None), (80 << 20, Some(got))]);
+    for (got, expected) in [
+        (80 << 20, 64),
+        (70 << 20, 64),
+        (69 << 20, 80),
+        (2 << 20, 80),
+    ] {
+        assert_eq!(again(got), Some(expected << 20), "{got}");
+    }
+    assert_eq!(last(&[(80 << 20, Some(80 << 20))]), None);
+}

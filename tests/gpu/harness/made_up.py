@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 
+from . import autopsies, shortages
 from .session import Outcome
 
 PLANTED = 50 << 20
@@ -43,7 +44,20 @@ def situation(argv):
 def shortage(argv, shim, env):
     """A run that runs out of memory, and not once the advice is followed."""
     advised = "--advised" in argv or env.get("GPUSHIM_LIMIT") == "9000M"
-    return Outcome(0, "fitted" if advised else "ran out", "", 1.0, traces=[Trace(f"shortage_{argv[2].replace('-', '_')}.trace")])
+    outcome = Outcome(0, "fitted" if advised else "ran out", "", 1.0, traces=[Trace(f"shortage_{argv[2].replace('-', '_')}.trace")])
+    if "--uncaught" in argv:
+        outcome.code, outcome.stderr = 1, f"torch.{autopsies.ERROR}"
+    if env.get("GPUSHIM_AUTOPSY") == "1":
+        lines = ["gpushim: out of memory: made up", *["  held   made up"] * 5, "  more   gpushim oom made-up.trace"]
+        outcome.autopsy = "\n".join([f"now: {shortages.NAMED[argv[2]]}, made up", *lines, ""])
+    return outcome
+
+
+def dying_rank():
+    """A job of which one rank ran out of memory."""
+    lines = ["gpushim: rank 1: out of memory: made up", *["  held   made up"] * 5, "  more   gpushim oom made-up.trace"]
+    text = "\n".join([f"now: {shortages.NAMED['full']}, made up", *lines, ""])
+    return Outcome(7, "rank 1: 7\nrank 0: -15\n", f"torch.{autopsies.ERROR}", 1.0, traces=[Trace("rank.trace")], autopsy=text)
 
 
 def another_shortage(argv, shim, env):

@@ -57,6 +57,8 @@ def good(argv, shim, env):
         return made_up.situation(argv)
     if program == "shortage.py":
         return made_up.shortage(argv, shim, env)
+    if program == "torch_dying_rank.py":
+        return made_up.dying_rank()
     ours = "GPUSHIM_TAKEOVER" in env
     stdout, figures = "loss 0 0x1p+0\n" * 10 + ENDS, {
         "median_step_ms": 50.0, "steps_ms": [50.0] * 40, "max_memory_allocated": 1000 * MIB, "backend": "cudaMallocAsync" if ours else "native",
@@ -118,7 +120,7 @@ ONLY = {
     "tune": {"mistaken": (lambda *run: dataclasses.replace(good(*run), traces=["mistaken.trace"]), {"PASS", "SKIP"})},
 }
 """More scripts of one section."""
-LOGIC = ("situations", "shortages", "workloads", "fill", "pair", "takeover", "plain", "elastic", "others", "tune", "two", "sanitizer")
+LOGIC = ("situations", "shortages", "autopsies", "workloads", "fill", "pair", "takeover", "plain", "elastic", "others", "tune", "two", "sanitizer")
 """Sections whose runs all go through the session, so that they can be played."""
 SHOWN_ANYWAY = {"an order left out is seen", "the trace says so", "tensors in the trace"}
 """Checks that a crash fulfils, and those that rest on the made-up survey alone."""

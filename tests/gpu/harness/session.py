@@ -33,6 +33,10 @@ class Outcome:
     figures: dict = field(default_factory=dict)
     counts: dict = field(default_factory=dict)
     traces: list = field(default_factory=list)
+    autopsy: str = ""
+    """What was written beside the first trace, of a run with GPUSHIM_AUTOPSY."""
+    autopsy_late: float = 0.0
+    """Seconds after the end of the program at which that was there."""
 
     @property
     def ok(self):
@@ -154,11 +158,25 @@ class Session:
         except (OSError, ValueError):
             pass
         outcome.counts = read_counts(folder / "counts")
+        if "GPUSHIM_AUTOPSY" in full and shim:
+            outcome.autopsy, outcome.autopsy_late = autopsy_in(folder, start + outcome.seconds)
         self.log(
             f"{label}: code {code}{' (timed out)' if timed_out else ''}, {outcome.seconds:.1f} s: {' '.join(argv)}\n"
             f"--- stdout (end)\n{outcome.stdout[-1500:]}\n--- stderr (end)\n{outcome.stderr[-3000:]}"
         )
         return outcome
+
+
+def autopsy_in(folder, ended):
+    """The text of the first autopsy in a folder, which may outlive the program, and how long after its end it was there."""
+    while True:
+        for path in sorted(folder.glob("*.autopsy")):
+            if path.stat().st_size:
+                written = path.stat().st_mtime - time.time() + time.monotonic()
+                return path.read_text(encoding="utf-8", errors="replace"), written - ended
+        if time.monotonic() > ended + 3:
+            return "", 0.0
+        time.sleep(0.01)
 
 
 def read_counts(path):

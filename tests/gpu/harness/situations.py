@@ -297,6 +297,8 @@ def oom(case):
     if not truth["failed"]:
         raise Wrong("the program did not run out of memory")
     found = case.ask("oom", code=1)
+    line = ["oom", "--brief", case.traces[0].name]
+    (case.session.out / "guide" / f"{case.name}-brief.txt").write_text(f"$ gpushim {' '.join(line)}\n{case.command(line).stdout}", encoding="utf-8")
     held = found["shortages"][0]["held_by"][0]
     named("who held most", name_of(held), truth["function"])
     near("what it held", held["bytes"], truth["kept"] * truth["planted"])

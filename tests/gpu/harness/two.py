@@ -8,6 +8,7 @@ from .basics import first_difference
 from .configurations import NATIVE, OURS, Configuration, missing, said, why
 from .jobs import together
 from .session import GPU
+from .shortages import AUTOPSY, NAMED, Wrong, autopsy
 
 BLOCKS = Configuration("blocks", {"GPUSHIM_POLICY": "blocks"}, True)
 VMM = Configuration("vmm", {"GPUSHIM_POLICY": "vmm"}, True)
@@ -44,6 +45,7 @@ def run(session, built, count=None):
         "IPC, vmm": lambda: equal(session, "IPC, vmm", ipc, VMM, "wrong 0\nrefused 0"),
         "IPC, elastic": lambda: equal(session, "IPC, elastic", ipc, ELASTIC, "wrong 0\nrefused 0"),
         "IPC of pages": lambda: equal(session, "IPC of pages", python("ipc_paged.py"), VMM, "wrong 0"),
+        "DDP, one rank out of memory": lambda: dying(session, "DDP, one rank out of memory", python("torch_dying_rank.py")),
         # PyTorch's backend has no IPC of its own and refuses before anybody is asked.
         "IPC, takeover": lambda: refused(session, "IPC, takeover", ipc, OURS),
     })
@@ -68,6 +70,21 @@ def equal(session, name, argv, ours, needed=""):
         problems.append("no stream-ordered allocation in the traces: nothing was taken over")
     lines = f"{len(shimmed.stdout.splitlines())} lines equal natively, {count} stream-ordered allocations, {natively.seconds:.1f} s -> {shimmed.seconds:.1f} s"
     session.result("two", name, "FAIL" if problems else "PASS", "; ".join(problems or [lines]))
+
+
+def dying(session, name, argv):
+    """One rank runs out of memory and ends by that error; the autopsy is its own, and the job ends as natively."""
+    natively = session.run(f"{name}: native", argv, timeout=120)
+    outcome = session.run(name, argv, shim=True, env=AUTOPSY, timeout=120)
+    if natively.skipped or outcome.skipped:
+        session.result("two", name, "SKIP", "no time left")
+        return
+    try:
+        if (outcome.code, outcome.stdout) != (natively.code, natively.stdout) or "rank 1: 7" not in outcome.stdout:
+            raise Wrong(f"the job ended with {outcome.code}, natively {natively.code}: {outcome.stdout[-200:]}")
+        session.result("two", name, "PASS", autopsy(outcome, NAMED["full"], "rank 1: "))
+    except Wrong as error:
+        session.result("two", name, "FAIL", f"{error}; {outcome.stderr[-300:]}")
 
 
 def refused(session, name, argv, ours):

@@ -191,7 +191,8 @@ impl Asker {
 }
 
 /// The beginning of a file: the header, and the facts where this version has them.
-fn head(file: &File, length: u64) -> io::Result<Vec<u8>> {
+/// The beginning of a trace, up to the end of its facts.
+pub(crate) fn head(file: &File, length: u64) -> io::Result<Vec<u8>> {
     let most = (layout::HEADER_BYTES + facts::BYTES) as u64;
     let mut head = vec![0; length.min(most) as usize];
     file.read_exact_at(&mut head, 0)?;

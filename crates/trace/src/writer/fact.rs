@@ -38,7 +38,7 @@ impl Writer {
 }
 
 /// A fact as it stands in the file.
-fn fact_line(key: &str, value: &str) -> String {
+pub(crate) fn fact_line(key: &str, value: &str) -> String {
     let mut line = String::with_capacity(key.len() + value.len().min(facts::VALUE_MAX) + 8);
     escape_into(&mut line, cut_to(key, 256));
     line.push('\t');

@@ -1,0 +1,103 @@
+//! The text about a request that ran out of memory, while its process still runs or has just ended: on
+//! that process's stderr and beside its trace.
+//!
+//! The library starts this command in a process of its own, with all signals blocked. Nothing waits for
+//! it, and whatever stands in its way it says nothing: the output belongs to the program.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use super::brief::{self, Brief};
+use super::find::Shortages;
+use crate::cli::outcome::Outcome;
+use crate::ledger::{Focus, Visitor};
+use crate::output::units::moment;
+use crate::recording::{self, Recording, plain};
+
+/// The end of the name of the file with the texts, after that of the trace without `.gz`.
+const SUFFIX: &str = ".autopsy";
+/// Time to ask the driver again, for frameworks that give back their cache first.
+const SETTLES: Duration = Duration::from_millis(150);
+/// Seconds after which this process ends, whatever it does.
+const PATIENCE: u32 = 20;
+/// Bytes of earlier texts that are looked at: a process gets few of them.
+const EARLIER: u64 = 1 << 20;
+
+/// Explains the last request of a trace that was not met; [`Outcome::Found`] if there was something to say.
+pub(super) fn main(trace: &Path) -> Outcome {
+    let mask = std::ptr::null_mut();
+    // SAFETY: system calls with plain numbers and a set that is ours, for which zeros are valid.
+    unsafe {
+        libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        let none: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, mask);
+        libc::alarm(PATIENCE);
+    }
+    match say(trace) {
+        Some(()) => Outcome::Found,
+        None => Outcome::Fine,
+    }
+}
+
+fn say(trace: &Path) -> Option<()> {
+    let recording = settled(trace)?;
+    let brief = Brief::of(&*recording, Focus::of(&*recording, None), None)?;
+    // One after the other: what was said before is not said again.
+    let mut file = texts_of(trace).ok()?;
+    let mut earlier = String::new();
+    (&file).take(EARLIER).read_to_string(&mut earlier).ok()?;
+    let end = format!(": {}", brief.key);
+    if earlier.lines().any(|line| line.ends_with(&end)) {
+        return None;
+    }
+    let text = brief.text();
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let head = format!("{}{end}", moment(now));
+    // The program may have closed its stderr, and the disk may be full: the other may still be read.
+    let kept = file.write_all(format!("{head}\n{text}\n").as_bytes());
+    let said = io::stderr().write_all(text.as_bytes());
+    (kept.is_ok() || said.is_ok()).then_some(())
+}
+
+/// The recording, once it is known whether a request that the driver refused was met after all.
+fn settled(trace: &Path) -> Option<Box<dyn Recording>> {
+    let newest = recording::open_ring(trace).ok()?;
+    let mut find = Shortages::last(None);
+    (newest.events()).for_each(|record| find.event(&record));
+    if find.found.last().is_some_and(|one| !one.by_framework) {
+        sleep(SETTLES);
+    }
+    brief::open(trace).ok()
+}
+
+/// The file beside a trace, locked: the next one waits until this process has ended.
+fn texts_of(trace: &Path) -> io::Result<File> {
+    let mut name = OsString::from(plain(trace));
+    name.push(SUFFIX);
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(PathBuf::from(name))?;
+    let meta = file.metadata()?;
+    // SAFETY: it takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    // Another user may have put something there, in a folder that is shared.
+    if !meta.is_file() || meta.uid() != user {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

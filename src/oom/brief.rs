@@ -1,0 +1,210 @@
+//! The last request that ran out of memory in at most twelve lines: for who reads the output of a run
+//! that failed.
+
+use std::path::Path;
+
+use super::explain::Evidence;
+use super::find::Shortage;
+use super::text::{ExplainedShortage, OomReport};
+use super::words;
+use crate::cli::files::short;
+use crate::cut::shortened;
+use crate::error::Result;
+use crate::ledger::Focus;
+use crate::loops::Given;
+use crate::output::answer::unread;
+use crate::output::escape::shown;
+use crate::output::holder::{Holder, merged};
+use crate::output::units::{bytes, count, percent};
+use crate::output::wrap::cut_to_lines;
+use crate::recording::{self, CallSite, Function, Recording};
+
+/// Letters of a line; the last one names a file and may be longer.
+const WIDTH: usize = 90;
+/// Letters before the text of a line.
+const INDENT: usize = 9;
+/// Letters of a function's name.
+const NAME: usize = 40;
+/// Stacks that are named which held memory.
+const HOLDERS: usize = 3;
+/// Events up to which the run is replayed: a dozen replays of more would take longer than a second.
+const REPLAYED: u64 = 400_000;
+/// Events up to which all are read; of a longer run those in the ring, with the live blocks and the
+/// sums of the whole.
+const READ: u64 = 1_500_000;
+
+/// The text about a request.
+#[derive(Debug)]
+pub(super) struct Brief {
+    lines: Vec<String>,
+    /// The name of the cause and the place that asked: another text of the same is not written.
+    pub key: String,
+}
+
+/// Opens a recording so that it is read within a second.
+///
+/// # Errors
+/// Those of [`recording::open`].
+pub(super) fn open(path: &Path) -> Result<Box<dyn Recording>> {
+    let newest = recording::open_ring(path)?;
+    match newest.coverage().recorded > READ {
+        true => Ok(newest),
+        false => recording::open(path),
+    }
+}
+
+/// The sentence for a recording in which no request failed, as far as it tells.
+pub(super) fn none(recording: &dyn Recording) -> String {
+    let path = recording.path().display().to_string();
+    let why = unread(recording).map_or(String::new(), |why| format!(" in what can be read: {why}"));
+    format!(
+        "{}: no request failed for lack of memory{why}.\n",
+        shown(&path)
+    )
+}
+
+impl Brief {
+    /// Explains the last request that failed and was not met soon after; `None` if there is none.
+    pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Option<Brief> {
+        let last = Shortage::last(recording, focus);
+        if last.is_empty() {
+            return None;
+        }
+        let is_short = recording.coverage().readable <= REPLAYED;
+        let names = &mut *recording.names();
+        let replayed = usize::from(is_short);
+        let report = OomReport::explained(recording, focus, given, last, replayed, names);
+        let told = report.shortages.into_iter().next()?;
+        let cause = words::name(told.explanation.cause());
+        let asker = told.asker.as_ref().and_then(|site| place(site, 0));
+        let place = asker.map_or(String::new(), |place| format!(", {place}"));
+        Some(Brief {
+            key: shown(&format!("{cause}{place}")),
+            lines: lines(recording, &told),
+        })
+    }
+
+    /// The lines, each with its line feed.
+    pub fn text(&self) -> String {
+        let mut text = self.lines.join("\n");
+        text.push('\n');
+        text
+    }
+}
+
+fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
+    let rank = recording.fact("rank").filter(|rank| !rank.is_empty());
+    let rank = rank.map_or(String::new(), |rank| format!("rank {rank}: "));
+    let iteration = told.iteration;
+    let iteration = iteration.map(|number| format!(", in iteration {number}"));
+    let head = |room: usize, more: &str| {
+        let asker = told.asker.as_ref().and_then(|site| place(site, room));
+        let asked = words::asked(asker, &told.shortage);
+        shown(&format!("gpushim: {rank}out of memory: {asked}{more}"))
+    };
+    // With the function that called the asker, and the iteration, as far as all fits one line.
+    let iteration = iteration.as_deref().unwrap_or_default();
+    let heads = [head(WIDTH, iteration), head(0, iteration), head(0, "")];
+    let whole = heads.iter().find(|whole| whole.chars().count() <= WIDTH);
+    let [.., shortest] = &heads;
+    let mut lines = cut_to_lines(whole.unwrap_or(shortest), WIDTH, 2);
+    lines.extend(labelled("cause", &told.because, 4 - lines.len()));
+    let holders = merged(told.held_by.iter().cloned());
+    for (index, holder) in holders.iter().take(HOLDERS).enumerate() {
+        let label = if index == 0 { "held" } else { "" };
+        lines.extend(labelled(label, &held(holder), 1));
+    }
+    lines.extend(labelled("had", &had(told), 1));
+    if let Some(fix) = told.advice.first() {
+        lines.extend(labelled("fix", fix, 2));
+    }
+    lines.extend(labelled("fits", &fits(told), 1));
+    lines.push(format!(
+        "  more   gpushim oom {}",
+        shown(&short(recording.path()))
+    ));
+    lines
+}
+
+/// A text after its label, in at most this many lines; none of an empty text.
+fn labelled(label: &str, text: &str, most: usize) -> Vec<String> {
+    let label = format!("  {label:<0$}", INDENT - 2);
+    let parts = match text.is_empty() {
+        true => Vec::new(),
+        false => cut_to_lines(&shown(text), WIDTH - INDENT, most),
+    };
+    let parts = parts.into_iter().enumerate();
+    let line = |(index, part): (usize, String)| match index {
+        0 => format!("{label}{part}"),
+        _ => format!("{:INDENT$}{part}", ""),
+    };
+    parts.map(line).collect()
+}
+
+/// A stack that held memory: its bytes, its part, its blocks, its place. The name by which the program
+/// reaches the blocks belongs before the place.
+fn held(holder: &Holder) -> String {
+    let number = match holder.blocks {
+        1 => "1 block".to_string(),
+        blocks => format!("{} blocks", count(blocks)),
+    };
+    let share = percent(holder.share, 1.0);
+    let text = format!("{} ({share}), {number}: ", bytes(holder.bytes));
+    let place = place(&holder.who, WIDTH - INDENT - text.len());
+    text + &place.unwrap_or_else(|| holder.label())
+}
+
+/// A call site in a line: its function, and the one that called it if there is room for both.
+fn place(site: &CallSite, room: usize) -> Option<String> {
+    let named = |function: &Function| {
+        let name = shortened(&function.name, NAME);
+        format!("{name} {}", function.place())
+            .trim_end()
+            .to_string()
+    };
+    let function = named(site.function.as_ref()?);
+    let caller = site.called_by.as_ref();
+    let both = caller.map(|caller| format!("{function}, called by {}", named(caller)));
+    let both = both.filter(|both| both.chars().count() <= room);
+    Some(both.unwrap_or(function))
+}
+
+/// The memory of the device and of the allocator at that moment.
+fn had(told: &ExplainedShortage) -> String {
+    let situation = &told.situation;
+    let free = situation.free.map(|free| match situation.total {
+        Some(total) => format!("{} of {} free", bytes(free), bytes(total)),
+        None => format!("{} free", bytes(free)),
+    });
+    let whose = words::whose(situation.by_framework);
+    let cache = situation.cache.map(|cache| {
+        let (reserved, allocated) = (bytes(cache.reserved), bytes(cache.allocated));
+        format!("{whose} held {reserved}, {allocated} in use")
+    });
+    let parts: Vec<String> = free.into_iter().chain(cache).collect();
+    parts.join("; ")
+}
+
+/// Allocators and amounts of memory that would have met it, or why they are not known.
+fn fits(told: &ExplainedShortage) -> String {
+    let fits = &told.explanation.fits;
+    if told.explanation.by == Evidence::Figures {
+        // Of a request that is larger than the device there is nothing to try.
+        return match (fits.untold, told.situation.too_large()) {
+            (_, Some(_)) => String::new(),
+            (Some(why), _) => format!("not replayed: {why}"),
+            (None, _) => {
+                "not replayed here, as the run is long: the command below does it".to_string()
+            }
+        };
+    }
+    let more = fits.more().map(|more| format!("with {} more", bytes(more)));
+    let others = fits
+        .others()
+        .map(|policy| format!("under {}", policy.name()));
+    let ways: Vec<String> = more.into_iter().chain(others).collect();
+    ways.join(", ")
+}
+
+#[cfg(test)]
+mod tests;
