@@ -13,7 +13,8 @@ use crate::cli::terminal::print_text;
 use crate::error::{Result, failed};
 use crate::output::escape::shown;
 
-/// Pause or resume the recording of a running process, set a mark in its trace, record who keeps its memory, or copy the trace.
+/// Pause or resume the recording of a running process, set a mark in its trace, record who keeps its
+/// memory, or copy the trace.
 ///
 /// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
 /// second or so: its background thread does what is asked, and the program's own threads wait for nothing.

@@ -214,7 +214,7 @@ struct Detail {
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     domain: Option<String>,
-    /// Where an owner's path begins: a function with its line, or a module.
+    /// The beginning of an owner's path: a function with its line, or a module.
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<String>,
     /// In which way a block is kept.
@@ -223,7 +223,7 @@ struct Detail {
     /// Why the program's objects were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     occasion: Option<&'static str>,
-    /// How long that took.
+    /// Duration of a walk over the program's objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     took_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ pub struct Stacks<'a> {
     frames: Once<PageFrame>,
     /// Parent, counted from 1 with 0 for none, and frame.
     nodes: Once<(u32, u32)>,
-    /// Innermost node, counted from 1, the function responsible, a frame counted from 1, and the text of who keeps it,
+    /// Innermost node, the frame of the function responsible, and the text of who keeps it, each
     /// counted from 1.
     stacks: Once<(u32, u32, u32)>,
     /// By id, group of sizes, and text of the owner.

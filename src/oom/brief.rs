@@ -15,6 +15,7 @@ use crate::loops::Given;
 use crate::output::answer::unread;
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, merged};
+use crate::output::owned;
 use crate::output::units::{bytes, count, percent};
 use crate::output::wrap::cut_to_lines;
 use crate::recording::{self, CallSite, Function, Recording};
@@ -27,6 +28,8 @@ const INDENT: usize = 9;
 const NAME: usize = 40;
 /// Stacks that are named which held memory.
 const HOLDERS: usize = 3;
+/// Owners that are named, as far as they fit one line.
+const KEEPERS: usize = 2;
 /// Events up to which the run is replayed: a dozen replays of more would take longer than a second.
 const REPLAYED: u64 = 400_000;
 /// Events up to which all are read; of a longer run those in the ring, with the live blocks and the
@@ -110,10 +113,13 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
     let mut lines = cut_to_lines(whole.unwrap_or(shortest), WIDTH, 2);
     lines.extend(labelled("cause", &told.because, 4 - lines.len()));
     let holders = merged(told.held_by.iter().cloned());
-    for (index, holder) in holders.iter().take(HOLDERS).enumerate() {
+    // Who keeps it takes the place of the last one.
+    let number = HOLDERS - usize::from(!told.owners.is_empty());
+    for (index, holder) in holders.iter().take(number).enumerate() {
         let label = if index == 0 { "held" } else { "" };
         lines.extend(labelled(label, &held(holder), 1));
     }
+    lines.extend(labelled("kept", &kept(told), 1));
     lines.extend(labelled("had", &had(told), 1));
     if let Some(fix) = told.advice.first() {
         lines.extend(labelled("fix", fix, 2));
@@ -141,8 +147,20 @@ fn labelled(label: &str, text: &str, most: usize) -> Vec<String> {
     parts.map(line).collect()
 }
 
-/// A stack that held memory: its bytes, its part, its blocks, its place. The name by which the program
-/// reaches the blocks belongs before the place.
+/// Who keeps most of what was live, in words; empty if that was not recorded.
+fn kept(told: &ExplainedShortage) -> String {
+    let owners = told.owners.iter().take(KEEPERS).map(|one| {
+        let share = percent(one.bytes as f64, told.shortage.live as f64);
+        format!(
+            "{} ({share}) by {}",
+            bytes(one.bytes),
+            owned::row(&one.owner)
+        )
+    });
+    owners.collect::<Vec<_>>().join(", ")
+}
+
+/// A stack that held memory: its bytes, its part, its blocks, its place.
 fn held(holder: &Holder) -> String {
     let number = match holder.blocks {
         1 => "1 block".to_string(),

@@ -12,11 +12,12 @@ use crate::ledger::Block;
 use crate::recording::{Names, Owned, Owner, Recording, is_workspace};
 use gpushim_trace::{Class, Kept};
 
-/// What the paths of an optimizer's state begin with.
+/// The beginning of the paths of an optimizer's state.
 const STATE: &str = "state of ";
 
-/// Sums up blocks by their owners, those with most bytes first. The parameters of a model are one row, and so are its
-/// buffers, its gradients and its optimizer's state. Blocks without an owner are in no row.
+/// Sums up blocks by their owners, those with most bytes first. The parameters of a model are one
+/// row, and so are its buffers, its gradients and its optimizer's state. Blocks without an owner are
+/// in no row.
 pub fn owned<'a>(
     recording: &dyn Recording,
     blocks: impl IntoIterator<Item = &'a Block>,
@@ -83,7 +84,7 @@ pub struct Workspaces<'a> {
 }
 
 impl<'a> Workspaces<'a> {
-    /// Of a recording.
+    /// Names stacks by a recording.
     pub fn of(recording: &'a dyn Recording) -> Workspaces<'a> {
         Workspaces {
             names: recording.names(),
@@ -91,7 +92,7 @@ impl<'a> Workspaces<'a> {
         }
     }
 
-    /// Whether a block is one.
+    /// Returns true if PyTorch made a block for a library to work in.
     pub fn has(&mut self, block: &Block) -> bool {
         let may_be =
             block.class == Class::Tensor && block.size >= LEAST_WORKSPACE && block.stack != 0;
@@ -140,7 +141,7 @@ fn common<'p>(one: &'p str, other: &str) -> &'p str {
     one.get(..at).unwrap_or_default()
 }
 
-/// A row in words.
+/// Says who keeps the blocks of a row.
 pub fn row(owner: &Owner) -> String {
     let what = match owner.kept {
         Kept::Parameter => "parameters",

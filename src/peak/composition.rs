@@ -104,8 +104,9 @@ pub struct Composition {
     pub sure: bool,
 }
 
-/// Judges the blocks that were live at the moment of a journal, by their owners where these were recorded, else by the
-/// times of their allocation and free. `None` where nothing can be told of any. A run without sure iterations may be a single pass.
+/// Judges the blocks that were live at the moment of a journal. Owners tell, where they were
+/// recorded, else the times of allocation and free. `None` where nothing can be told of any. A run
+/// without sure iterations may be a single pass.
 pub fn composition(
     recording: &dyn Recording,
     names: &mut dyn Names,

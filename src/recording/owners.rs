@@ -15,14 +15,14 @@ pub const RECORDED: &str = "owners";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Owner {
-    /// In which way: `named`, `parameter`, `buffer`, `gradient`, `optimizer-state`, `graph`, `unreachable`, `native` or
-    /// `announced`.
+    /// The way: `named`, `parameter`, `buffer`, `gradient`, `optimizer-state`, `graph`,
+    /// `unreachable`, `native` or `announced`.
     #[serde(serialize_with = "by_name")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub kept: Kept,
     /// The path by which the program reaches them; empty without one.
     pub path: String,
-    /// Where the path begins: a function with its file, or a module.
+    /// The beginning of the path: a function with its file, or a module.
     pub root: String,
 }
 
@@ -56,30 +56,31 @@ impl Owner {
     }
 }
 
-/// Blocks of one owner.
+/// The part of some blocks that one owner keeps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Owned {
-    /// Who keeps them.
+    /// The owner, in the words of the walk.
     #[serde(flatten)]
     pub owner: Owner,
-    /// Blocks.
+    /// The number of its blocks.
     pub blocks: u64,
-    /// Bytes of them.
+    /// Bytes that the program asked for in these blocks.
     pub bytes: u64,
 }
 
 /// The number of an owner in the table.
 type Number = u32;
 
-/// What the blocks of one stack had as owners when most of their bytes were named: blocks and bytes by owner.
+/// The owners of the blocks of one stack, in the walk that named most of their bytes.
 #[derive(Clone, Debug, Default)]
 struct OfStack {
     bytes: u64,
     by_owner: FxHashMap<Number, (u64, u64)>,
 }
 
-/// A block: its layer, its address, and the place of its allocation among all events, 0 if that cannot be read.
+/// A block: its layer, its address, and the place of its allocation among all events. The place is 0
+/// if it cannot be read.
 type Block = (Layer, u64, u64);
 
 /// The owners of a recording's blocks.
@@ -88,9 +89,9 @@ pub struct Owners {
     table: Vec<Owner>,
     of_block: FxHashMap<Block, Number>,
     of_frames: FxHashMap<u64, OfStack>,
-    /// Walks that were made.
+    /// The number of walks over the program's objects.
     pub walks: u64,
-    /// Time of all walks, ns.
+    /// Ns that all walks took together.
     pub walks_ns: u64,
 }
 
@@ -108,7 +109,7 @@ impl Owners {
         pass.owners
     }
 
-    /// Whether none is known.
+    /// Returns true if no block has an owner.
     pub fn is_empty(&self) -> bool {
         self.of_block.is_empty()
     }
@@ -119,7 +120,8 @@ impl Owners {
         self.table.get(*number as usize)
     }
 
-    /// The owners of blocks with the frames of a stack, those with most bytes first, when most of these bytes were named.
+    /// Returns the owners of blocks with the frames of a stack, those with most bytes first, in the
+    /// walk that named most of their bytes.
     pub fn of_stack(&self, recording: &dyn Recording, stack: u32) -> Vec<Owned> {
         let of = match stack {
             0 => None,
@@ -142,7 +144,7 @@ impl Owners {
     }
 }
 
-/// A live block.
+/// A block that is live while the events are read.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     ticket: u64,
@@ -156,7 +158,7 @@ struct Pass<'a> {
     numbers: FxHashMap<(u32, u32, Kept), Number>,
     by_owner: FxHashMap<Owner, Number>,
     live: FxHashMap<(Layer, u64), Live>,
-    /// What the walk that is being read said so far, by the frames of the blocks' stacks.
+    /// The owners in the walk that is being read, by the frames of the blocks' stacks.
     walk: FxHashMap<u64, OfStack>,
     /// Blocks that this walk named.
     told: Vec<(Block, Number)>,
@@ -279,8 +281,8 @@ impl<'a> Pass<'a> {
         number
     }
 
-    /// Takes over what a walk said, in place of what earlier ones said. One at the end of the interpreter only adds: the
-    /// functions that kept the blocks have returned by then.
+    /// Takes over what a walk said, in place of earlier ones. One at the end of the interpreter only
+    /// adds: by then, the functions that kept the blocks have returned.
     fn walk_ended(&mut self, at_end: bool) {
         for (frames, of) in self.walk.drain() {
             let known = self.owners.of_frames.entry(frames).or_default();

@@ -85,7 +85,7 @@ pub struct Args {
         default_missing_value = "on"
     )]
     python: Option<OsString>,
-    /// Whether the trace says who keeps each block, of a Python program; it does unless `off` (GPUSHIM_OWNERS).
+    /// Record who keeps each block, by the names of a Python program; auto unless `off` (GPUSHIM_OWNERS).
     #[arg(long, value_name = "auto|off")]
     owners: Option<OsString>,
     /// Whether frameworks' own allocations are recorded (GPUSHIM_TENSORS).
@@ -186,7 +186,7 @@ fn period(text: &str) -> Result<Period> {
 
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
-/// What `run` sets by itself: stacks, owners, and all events within a budget of the disk.
+/// The variables that `run` sets by itself: stacks, owners, and all events within a budget of the disk.
 const DEFAULTS: [(&str, &str); 4] = [
     (STACKS, "all"),
     ("GPUSHIM_OWNERS", "auto"),

@@ -1,4 +1,5 @@
-//! Python programs whose objects keep device memory: the trace says by which name, in every version of CPython.
+//! Python programs whose objects keep device memory: the trace says by which name, in every version of
+//! CPython.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -34,7 +35,7 @@ fn owners(path: &Path, occasion: Occasion) -> HashMap<u64, (String, String)> {
     panic!("no walk for {occasion:?}");
 }
 
-/// What the program expects is in the trace, of the first walk for an occasion.
+/// Compares the owners that the program expects with those of the first walk for an occasion.
 fn check(python: &Python, outcome: &Outcome, occasion: Occasion) {
     let trace = outcome.trace();
     let found = owners(trace.path(), occasion);

@@ -69,7 +69,7 @@ pub struct Config {
     pub stacks: Stacks,
     /// Whether stacks have Python's functions.
     pub python: bool,
-    /// Whether the owners of blocks are recorded.
+    /// Records who keeps each block, or not.
     pub owners: Announcements,
     /// Whether ranges and marks are listened to.
     pub nvtx: Announcements,

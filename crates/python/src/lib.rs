@@ -1,5 +1,5 @@
-//! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14, and the names by
-//! which the program reaches its objects ([`Owners`]).
+//! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14.
+//! [`Owners`] has the names by which the program reaches its objects.
 //!
 //! [`Interpreter::find`] finds the interpreter of the process and the layout of its version. [`Interpreter::walk`]
 //! follows the frames of the calling thread and gives for each its [`Call`]: the code object, and how far it has come

@@ -1,7 +1,7 @@
 //! The names by which a Python program reaches device memory: runs the walk over the interpreter's objects.
 //!
-//! The walk itself is a program in Python, in the folder `owners`, whose README.md has its interface. It is compiled
-//! once in a namespace of its own, and called while the thread holds the GIL.
+//! The walk itself is a program in Python, in the folder `owners`; its interface is in README.md there.
+//! It is compiled once in a namespace of its own, and called while the thread holds the GIL.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::ptr;
@@ -27,24 +27,24 @@ const PROGRAM: &CStr = match CStr::from_bytes_with_nul(
     Err(_) => panic!("the program contains a zero byte"),
 };
 
-/// What the program's frames are known by.
+/// The file name of the program's frames.
 const FILE: &CStr = c"<gpushim owners>";
 
-/// What a walk is asked for.
+/// The blocks that a walk looks for, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'a> {
     /// The begin and the end of each block, addresses, sorted and without overlaps.
     pub blocks: &'a [u64],
     /// Seconds after which the walk stops.
     pub budget_s: f64,
-    /// Whether blocks that only unreachable objects have are told apart, which takes longer.
+    /// Looks for blocks that only unreachable objects have, which takes longer.
     pub is_thorough: bool,
 }
 
-/// How a walk ended.
+/// Tells how far a walk came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
-    /// Its text was taken.
+    /// It ran to its end or until its time was up, and gave its text.
     Done,
     /// A signal handler of the program raised an exception meanwhile, which is the thread's current one.
     Raised,
@@ -66,8 +66,8 @@ unsafe impl Send for Owners {}
 unsafe impl Sync for Owners {}
 
 impl Owners {
-    /// The walk of the interpreter of this version, 3 and `minor`, whose functions `look` finds by name. `None`: the
-    /// version has none.
+    /// Makes the walk of an interpreter of version 3 and `minor`, whose functions `look` finds by name.
+    /// `None`: the version has none.
     ///
     /// # Safety
     /// The addresses that `look` gives are CPython's functions and objects of these names, or null.
@@ -83,8 +83,9 @@ impl Owners {
         })
     }
 
-    /// Has the main thread call `act` between two of its Python instructions. False: its queue is full, or the
-    /// interpreter does not run. Needs no GIL. `act` returns 0, or -1 with an exception set.
+    /// Has the main thread call `act` between two of its Python instructions; needs no GIL.
+    /// False: its queue is full, or the interpreter does not run. `act` returns 0, or -1 with an
+    /// exception set.
     pub fn at_safe_point(&self, act: unsafe extern "C" fn(*mut c_void) -> c_int) -> bool {
         // SAFETY: CPython's functions, which any thread may call; `act` lives as long as the process.
         unsafe {
@@ -92,8 +93,8 @@ impl Owners {
         }
     }
 
-    /// Runs `act` with the GIL, on a thread that has no Python frames. It waits for the GIL, and must be back before the
-    /// interpreter ends. False: no interpreter runs.
+    /// Runs `act` with the GIL, on a thread that has no Python frames. It waits for the GIL, and must
+    /// return before the interpreter ends. False: no interpreter runs.
     pub fn with_gil(&self, act: impl FnOnce()) -> bool {
         // SAFETY: CPython's functions, which any thread may call while the interpreter runs.
         unsafe {
@@ -166,7 +167,7 @@ impl Owners {
         Walked::Done
     }
 
-    /// What an exception of the walk means: of the program's own code runs only a signal handler.
+    /// Tells a failure of the walk from an exception that a signal handler of the program raised.
     ///
     /// # Safety
     /// As [`Owners::walk`].
@@ -222,11 +223,12 @@ impl Owners {
     }
 }
 
-/// A method without arguments: gets two objects, which it does not use, and returns `None` by [`Owners::none`].
+/// A method without arguments. It gets two objects that it does not use, and returns
+/// [`Owners::none`].
 pub type Method = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 
 impl Owners {
-    /// What a [`Method`] returns: a new reference to `None`.
+    /// Returns a new reference to `None`, for a [`Method`].
     ///
     /// # Safety
     /// As [`Owners::walk`].

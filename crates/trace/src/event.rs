@@ -61,11 +61,12 @@ pub enum Kind {
     /// Code was loaded onto a device. `address` = module or library handle, `size` = device bytes that
     /// went with it.
     ModuleLoad = 25,
-    /// Who keeps a block, as of this moment. `address`, `size` = those of the block, of a class of its layer; `extra` =
-    /// [`OwnerWords`](crate::OwnerWords).
+    /// Who keeps a block, as of this moment. `address`, `size` = those of the block, of a class of its
+    /// layer; `extra` = [`OwnerWords`](crate::OwnerWords).
     Owner = 26,
-    /// A walk over the program's objects ended; its [`Kind::Owner`] events precede it on the same thread. `address` =
-    /// [`Occasion`](crate::Occasion), `size` = objects seen, `extra` = ns that it took, bits of [`walk`](crate::walk).
+    /// A walk over the program's objects ended; its [`Kind::Owner`] events precede it on the thread.
+    /// `address` = [`Occasion`](crate::Occasion), `size` = objects seen, `extra` = ns that it took,
+    /// bits of [`walk`](crate::walk).
     OwnersWalk = 27,
     /// A context was made. `address` = its handle, `size` = bytes of the device that all processes used right
     /// after, `extra` = free, total bytes then. Written once there is a trace, which may be later.

@@ -16,8 +16,8 @@ pub enum Kept {
     Gradient = 4,
     /// The state of an optimizer for a parameter.
     OptimizerState = 5,
-    /// No object reaches it, and an autograd graph is alive; the path is that of the tensor that holds the graph, empty if
-    /// that is not certain.
+    /// No object reaches it, and an autograd graph is alive. The path names the tensor that holds the
+    /// graph; it is empty where several hold some.
     Graph = 6,
     /// Only unreachable objects have it: it waits for the garbage collector.
     Unreachable = 7,
@@ -52,7 +52,7 @@ impl Kept {
             .unwrap_or(Kept::Other)
     }
 
-    /// The name used in JSON.
+    /// Returns the word of JSON and of `gpushim events`.
     pub const fn name(self) -> &'static str {
         match self {
             Kept::Other => "other",
@@ -121,7 +121,7 @@ pub struct OwnerWords {
 }
 
 impl OwnerWords {
-    /// As two words.
+    /// Packs them into the event's words.
     pub const fn pack(self) -> [u64; 2] {
         [
             self.path as u64 | (self.root as u64) << 32,

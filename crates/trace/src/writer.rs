@@ -373,8 +373,8 @@ impl Writer {
         thread::drop_live(&self.mapped, wanted)
     }
 
-    /// Gives each live block, by the event that made it; of blocks that come and go meanwhile it may give some. Not for
-    /// hot paths: it looks at the whole table.
+    /// Gives each live block, by the event that made it, and perhaps some that come and go meanwhile.
+    /// Not for hot paths: it reads the whole table.
     pub fn each_live(&self, see: impl FnMut(&Event)) {
         self.mapped.live.each(see);
     }

@@ -15,7 +15,7 @@ use gpushim_trace::{Layer, Writer};
 
 use crate::base::{apart, boundary, preloaded, settings, stderr};
 use crate::record::shortages::{self, By};
-use crate::record::trace;
+use crate::record::{owners, trace};
 
 /// Requests of a process that are explained at most.
 const MOST: u32 = 5;
@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Time for a framework that announces its tensors to be met after all, or to announce its own failure.
 const SETTLES: Duration = Duration::from_millis(200);
+/// Time for the program's main thread to tell who keeps what, and how often that is looked at.
+const WALKS: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(10);
 /// After which time the command has ended, whatever became of it.
 const HANGS: Duration = Duration::from_secs(60);
 
@@ -156,7 +159,13 @@ impl State {
         let pause = self
             .last
             .map_or(Duration::ZERO, |last| pause.saturating_sub(last.elapsed()));
-        pause.max(settles.saturating_sub(since.elapsed()))
+        let walks = match owners::is_awaited() && since.elapsed() < WALKS {
+            true => LOOK,
+            false => Duration::ZERO,
+        };
+        pause
+            .max(settles.saturating_sub(since.elapsed()))
+            .max(walks)
     }
 
     /// Returns true if there were fewer explanations than there may be, with the one that is being written.

@@ -1,8 +1,8 @@
-//! Who keeps each block: when the program's objects are walked, and what the trace gets of it.
+//! The owners of blocks: has the program's objects walked, and records the names that are found.
 //!
-//! The background thread has the interpreter's main thread walk between two of its instructions: when the run is twice
-//! as long as at the last walk, and when more memory is live than ever. All these walks together take at most a hundredth of the
-//! time since the trace was opened, or [`ALWAYS`].
+//! The background thread asks for a walk when the run is twice as long as at the last one, and when more
+//! memory is live than ever; `pace` limits their time. The interpreter's main thread walks between two
+//! of its instructions. The text of a walk becomes events in `told`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,146 +13,67 @@ use std::time::{Duration, Instant};
 use gpushim_config::{Announcements, Log};
 use gpushim_python::{Owners, Walk, Walked};
 use gpushim_trace::background::{self, Background};
-use gpushim_trace::{Class, Event, Facts, Kept, Kind, Layer, Occasion, OwnerWords, Writer, walk};
+use gpushim_trace::{Class, Event, Facts, Kept, Kind, Occasion, OwnerWords, Writer, walk};
 
 use crate::base::stderr::say;
 use crate::base::{boundary, settings, thread};
 use crate::record::{python, trace};
 
-/// The part of a run that walks at new highs may take: one in this many.
-const SHARE: u32 = 100;
-/// What walks may take in a run of any length.
-const ALWAYS: Duration = Duration::from_millis(250);
-/// One of those that [`ALWAYS`] allows.
-const ONE: Duration = Duration::from_millis(120);
-/// When the first walk is made.
-const FIRST_AT: Duration = Duration::from_millis(200);
-/// How long a run is short: each tick may be the last before its end.
-const SHORT: Duration = Duration::from_secs(10);
-/// What the first walk is expected to take.
-const EXPECTED: Duration = Duration::from_millis(30);
-/// How long a walk before the end may take, if the share allows no more.
-const AT_END: Duration = Duration::from_millis(150);
-/// How long one after an out-of-memory may take.
-const AFTER_SHORTAGE: Duration = Duration::from_secs(1);
-/// How long one may take that was asked for.
-const ASKED: Duration = Duration::from_secs(10);
-/// Out-of-memory errors closer together get one walk.
-const BETWEEN_SHORTAGES: Duration = Duration::from_secs(10);
-/// A new high is this many bytes above the last, and this part of it.
-const STEP: u64 = 1 << 18;
-const PART: u64 = 256;
+mod blocks;
+mod pace;
+mod told;
+
+use blocks::{Blocks, live};
+use pace::{Pace, bit};
+use told::Head;
 
 /// The occasions for which the main thread will walk at its next safe point: a bit for each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
 /// Set in [`WANTED`]: nothing but that the end of the interpreter gets a walk.
 const PREPARE: u64 = 1 << 63;
+/// Set while a thread walks.
+static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
 /// No walk succeeds any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// How long the main thread has for a walk that was asked for. One that waits in C has no safe point: another thread
-/// walks then.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time that the main thread has for a walk. Where it waits in C and has no safe point, another
+/// thread walks after it.
+const SAFE_POINT_WITHIN: Duration = Duration::from_secs(1);
 
 /// A thread of ours walks, or is about to.
 static IS_SUBSTITUTED: AtomicBool = AtomicBool::new(false);
 /// The interpreter is about to end: no other thread may wait for its GIL.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// How long the end waits for a thread of ours at most.
+/// The longest that the end waits for a thread of ours.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// The walk of the process's interpreter, once it was found.
 static OWNERS: OnceLock<Owners> = OnceLock::new();
 
+/// The time since the beginning of a run in which each tick of the background thread may be the last.
+const SHORT: Duration = Duration::from_secs(10);
+/// Out-of-memory errors closer together get one walk.
+const BETWEEN_SHORTAGES: Duration = Duration::from_secs(10);
+
 static PACE: Mutex<Pace> = Mutex::new(Pace::new());
 
-/// How much was walked so far.
-struct Pace {
-    /// When the trace was first looked at.
-    start: Option<Instant>,
-    /// Live bytes at the last walk.
-    high: u64,
-    /// How long the run was at the last walk.
-    last: Duration,
-    /// Time of all walks.
-    spent: Duration,
-    /// What the next walk is expected to take.
-    expected: Duration,
-    /// When a walk was last made after an out-of-memory.
-    shortage: Option<Instant>,
-    /// Whether the end of the interpreter gets a walk.
+/// The state of the background thread's asking.
+struct Asking {
+    /// True once the end of the interpreter gets a walk.
     is_prepared: bool,
-    /// Since when a walk that was asked for is known not to be made.
-    asked: Option<Instant>,
+    /// The time at which a walk was first seen to be asked for and not made.
+    since: Option<Instant>,
+    /// The time of the last walk after an out-of-memory.
+    shortage: Option<Instant>,
 }
 
-impl Pace {
-    const fn new() -> Pace {
-        Pace {
-            start: None,
-            high: 0,
-            last: Duration::ZERO,
-            spent: Duration::ZERO,
-            expected: EXPECTED,
-            shortage: None,
-            is_prepared: false,
-            asked: None,
-        }
-    }
+static ASKING: Mutex<Asking> = Mutex::new(Asking {
+    is_prepared: false,
+    since: None,
+    shortage: None,
+});
 
-    fn elapsed(&self) -> Duration {
-        self.start.map_or(Duration::ZERO, |start| start.elapsed())
-    }
-
-    /// Time that walks may still take of their share of the run.
-    fn left(&self) -> Duration {
-        (self.elapsed() / SHARE).saturating_sub(self.spent)
-    }
-
-    /// Time that the next walk may take of what each run has.
-    fn left_always(&self) -> Duration {
-        ALWAYS.saturating_sub(self.spent).min(ONE)
-    }
-
-    /// Whether a walk is due with so many live bytes.
-    fn is_due(&self, live: u64) -> bool {
-        let above = |bytes: u64| live >= self.high.saturating_add(bytes.max(STEP));
-        let is_far = self.elapsed() >= self.last * 2 || above(self.high / 2);
-        let left = match is_far {
-            true => self.left_always().max(self.left()),
-            false => self.left(),
-        };
-        let is_new = is_far || above(self.high / PART);
-        is_new && left >= self.expected && self.elapsed() >= FIRST_AT
-    }
-
-    /// How long a walk for these occasions may take.
-    fn budget(&self, occasions: u64) -> Duration {
-        let of = |occasion: Occasion, time: Duration| match occasions & bit(occasion) {
-            0 => Duration::ZERO,
-            _ => time,
-        };
-        of(Occasion::Asked, ASKED)
-            .max(of(Occasion::OutOfMemory, AFTER_SHORTAGE))
-            .max(of(Occasion::End, AT_END))
-            .max(self.left())
-            .max(self.left_always())
-    }
-
-    /// A walk ended.
-    fn walked(&mut self, live: u64, took: Duration, was_stopped: bool) {
-        self.high = self.high.max(live);
-        self.last = self.elapsed();
-        self.spent += took;
-        self.expected = if was_stopped { took * 2 } else { took };
-    }
-}
-
-fn bit(occasion: Occasion) -> u64 {
-    1 << occasion as u8
-}
-
-/// Whether the process's owners are recorded.
+/// Returns true if owners are recorded in this process.
 fn is_on() -> bool {
     let config = settings::config();
     config.owners == Announcements::Auto
@@ -160,29 +81,38 @@ fn is_on() -> bool {
         && !IS_OVER.load(Ordering::Relaxed)
 }
 
-/// Asks for a walk if there is reason to: at each tick of the background thread. True if the next tick should come soon.
+/// Asks for a walk if one is due, at each tick of the background thread. True if the next tick should
+/// come soon.
 pub fn consider(writer: &Writer) -> bool {
-    is_on() && PACE.lock().is_ok_and(|mut pace| pace.consider(writer))
+    is_on()
+        && ASKING
+            .lock()
+            .is_ok_and(|mut asking| asking.consider(writer))
 }
 
-impl Pace {
+impl Asking {
     fn consider(&mut self, writer: &Writer) -> bool {
-        self.start.get_or_insert_with(Instant::now);
         if WANTED.load(Ordering::Relaxed) != 0 {
-            let asked = *self.asked.get_or_insert_with(Instant::now);
-            if asked.elapsed() >= PATIENCE {
-                self.asked = None;
+            let since = *self.since.get_or_insert_with(Instant::now);
+            if since.elapsed() >= SAFE_POINT_WITHIN {
+                self.since = None;
                 substitute();
             }
             return false;
         }
-        self.asked = None;
+        self.since = None;
+        let Ok(mut pace) = PACE.lock() else {
+            return false;
+        };
+        pace.begin();
+        let (is_due, is_short) = (pace.is_due(live(writer)), pace.elapsed() < SHORT);
+        drop(pace);
         if !self.is_prepared {
             self.is_prepared = ask_for(PREPARE);
-        } else if self.is_due(live(writer)) {
+        } else if is_due {
             ask_for(bit(Occasion::High));
         }
-        self.is_prepared && self.elapsed() < SHORT
+        self.is_prepared && is_short
     }
 }
 
@@ -196,17 +126,24 @@ pub fn out_of_memory() {
     if !is_on() {
         return;
     }
-    if let Ok(mut pace) = PACE.try_lock()
-        && pace
-            .shortage
-            .is_none_or(|last| last.elapsed() > BETWEEN_SHORTAGES)
+    if let Ok(mut asking) = ASKING.try_lock()
+        && (asking.shortage).is_none_or(|last| last.elapsed() > BETWEEN_SHORTAGES)
     {
-        pace.shortage = Some(Instant::now());
+        asking.shortage = Some(Instant::now());
         ask_for(bit(Occasion::OutOfMemory));
     }
 }
 
+/// Returns true while a walk after an out-of-memory is still to be made, or any is under way.
+pub fn is_awaited() -> bool {
+    WANTED.load(Ordering::Acquire) & bit(Occasion::OutOfMemory) != 0
+        || IS_UNDER_WAY.load(Ordering::Acquire)
+}
+
 fn ask_for(what: u64) -> bool {
+    if IS_ENDING.load(Ordering::Acquire) {
+        return false;
+    }
     let Some(owners) = OWNERS.get().or_else(|| {
         let found = python::owners()?;
         Some(OWNERS.get_or_init(|| found))
@@ -305,8 +242,11 @@ unsafe fn serve(what: u64) -> Walked {
     if occasions == 0 || !is_on() {
         return Walked::Done;
     }
+    IS_UNDER_WAY.store(true, Ordering::Release);
     // SAFETY: the caller promises it.
-    said(unsafe { record(owners, writer, occasions) })
+    let walked = said(unsafe { record(owners, writer, occasions) });
+    IS_UNDER_WAY.store(false, Ordering::Release);
+    walked
 }
 
 /// Says once that no walk succeeds.
@@ -330,14 +270,10 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
         return Walked::Done;
     };
     let blocks = Blocks::of(writer);
-    if blocks.all.is_empty() {
+    if blocks.is_empty() {
         return Walked::Done;
     }
-    let bounds: Vec<u64> = blocks
-        .all
-        .iter()
-        .flat_map(|block| [block.address, block.address.saturating_add(block.size)])
-        .collect();
+    let bounds = blocks.bounds();
     let walk = Walk {
         blocks: &bounds,
         budget_s: budget.as_secs_f64(),
@@ -351,7 +287,7 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
             head = lines.next().map(Head::of).unwrap_or_default();
             lines.for_each(|line| {
                 // A line that cannot be read is of another program than ours.
-                let _ = record_owner(writer, &blocks, line);
+                let _ = told::record_owner(writer, &blocks, line);
             });
         })
     };
@@ -390,63 +326,6 @@ fn main_occasion(occasions: u64) -> Occasion {
     first.unwrap_or(Occasion::High)
 }
 
-/// The first line of a walk's text.
-#[derive(Default)]
-struct Head {
-    objects: u64,
-    flags: u64,
-}
-
-impl Head {
-    fn of(line: &str) -> Head {
-        let mut numbers = line
-            .split('\t')
-            .map(|number| number.parse::<u64>().unwrap_or(0));
-        let objects = numbers.next().unwrap_or(0);
-        let [_, stopped, collects] = [(); 3].map(|()| numbers.next().unwrap_or(0));
-        let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-        Head {
-            objects,
-            flags: flag(stopped == 1, walk::STOPPED) | flag(collects == 0, walk::NO_COLLECTOR),
-        }
-    }
-}
-
-/// Records what one line says of a block.
-fn record_owner(writer: &Writer, blocks: &Blocks, line: &str) -> Option<()> {
-    let mut parts = line.splitn(4, '\t');
-    let address = u64::from_str_radix(parts.next()?, 16).ok()?;
-    let kept = match parts.next()? {
-        "n" => Kept::Named,
-        "p" => Kept::Parameter,
-        "b" => Kept::Buffer,
-        "g" => Kept::Gradient,
-        "s" => Kept::OptimizerState,
-        "a" => Kept::Graph,
-        "u" => Kept::Unreachable,
-        _ => Kept::Native,
-    };
-    let block = blocks.with(address)?;
-    let text = |text: &str| match text {
-        "" => 0,
-        text => writer.intern(text),
-    };
-    let (path, root) = (text(parts.next()?), text(parts.next()?));
-    owner(writer, block, OwnerWords { path, root, kept });
-    Some(())
-}
-
-fn owner(writer: &Writer, block: &Event, words: OwnerWords) {
-    writer.record(&Event {
-        device: block.device,
-        thread: thread::tid(),
-        address: block.address,
-        size: block.size,
-        extra: words.pack(),
-        ..Event::new(Kind::Owner, block.class)
-    });
-}
-
 /// A library says who keeps the block at an address.
 pub fn announce(address: u64, name: &str) {
     if let Some(writer) = trace::opened()
@@ -459,7 +338,7 @@ pub fn announce(address: u64, name: &str) {
         recorded(writer);
         let path = writer.intern(name);
         let kept = Kept::Announced;
-        owner(
+        told::record(
             writer,
             &block,
             OwnerWords {
@@ -468,122 +347,5 @@ pub fn announce(address: u64, name: &str) {
                 kept,
             },
         );
-    }
-}
-
-/// Live blocks of device memory, by address: a framework's tensors, and what the driver handed out and has none in it.
-struct Blocks {
-    all: Vec<Event>,
-}
-
-impl Blocks {
-    fn of(writer: &Writer) -> Blocks {
-        let (mut tensors, mut others) = (Vec::new(), Vec::new());
-        writer.each_live(|event| {
-            if event.size == 0 {
-                return;
-            }
-            match event.class {
-                Class::Tensor => tensors.push(*event),
-                Class::Device | Class::Pitched | Class::PoolAsync | Class::Managed => {
-                    others.push(*event);
-                }
-                _ => {}
-            }
-        });
-        tensors.sort_unstable_by_key(|block| block.address);
-        let has_tensor = |block: &Event| {
-            let at = tensors.partition_point(|tensor| tensor.address < block.address);
-            let end = block.address.saturating_add(block.size);
-            tensors.get(at).is_some_and(|tensor| tensor.address < end)
-        };
-        others.retain(|block| !has_tensor(block));
-        let mut all = tensors;
-        all.append(&mut others);
-        all.sort_unstable_by_key(|block| block.address);
-        // Of blocks that came and went meanwhile, two may be at one address.
-        let mut end = 0;
-        all.retain(|block| {
-            let is_apart = block.address >= end;
-            if is_apart {
-                end = block.address.saturating_add(block.size);
-            }
-            is_apart
-        });
-        Blocks { all }
-    }
-
-    /// The block that contains an address.
-    fn with(&self, address: u64) -> Option<&Event> {
-        let after = self.all.partition_point(|block| block.address <= address);
-        let block = self.all.get(after.checked_sub(1)?)?;
-        (address < block.address.saturating_add(block.size)).then_some(block)
-    }
-}
-
-/// Live bytes: of tensors, if a framework announces them.
-fn live(writer: &Writer) -> u64 {
-    let sum = |layer| writer.live_bytes(layer).iter().sum::<u64>();
-    match sum(Layer::Tensor) {
-        0 => sum(Layer::Device),
-        tensors => tensors,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// After a run of so long, of which walks took this.
-    fn pace(elapsed: Duration, spent: Duration) -> Pace {
-        Pace {
-            start: Instant::now().checked_sub(elapsed),
-            spent,
-            ..Pace::new()
-        }
-    }
-
-    #[test]
-    fn walks_at_new_highs_take_their_share() {
-        let mut pace = pace(100 * SECOND, SECOND / 4);
-        pace.walked(256 << 20, SECOND / 4, false);
-        // A 256th more, and not less than that.
-        assert!(pace.is_due(257 << 20) && !pace.is_due(256 << 20));
-        pace.walked(260 << 20, SECOND / 2, false);
-        assert!(!pace.is_due(1 << 40), "the share is used up");
-    }
-
-    #[test]
-    fn short_runs_have_a_few_walks() {
-        assert!(!pace(FIRST_AT / 2, Duration::ZERO).is_due(1 << 30));
-        let mut pace = pace(SECOND, Duration::ZERO);
-        assert!(pace.is_due(0));
-        assert_eq!(pace.budget(bit(Occasion::High)), ONE);
-        pace.walked(0, Duration::from_millis(100), false);
-        assert!(!pace.is_due(0), "not twice as long yet");
-        pace.last = SECOND / 2;
-        assert!(pace.is_due(0));
-        pace.walked(0, Duration::from_millis(130), false);
-        pace.last = SECOND / 2;
-        assert!(!pace.is_due(0), "all that each run has is used up");
-    }
-
-    #[test]
-    fn what_is_expected_doubles_after_a_walk_that_was_stopped() {
-        let mut pace = Pace::new();
-        pace.walked(1, Duration::from_millis(40), true);
-        assert_eq!(pace.expected, Duration::from_millis(80));
-        pace.walked(1, Duration::from_millis(70), false);
-        assert_eq!(pace.expected, Duration::from_millis(70));
-    }
-
-    #[test]
-    fn heads_are_read() {
-        let head = Head::of("4711\t1000\t1\t0");
-        assert_eq!(head.objects, 4711);
-        assert_eq!(head.flags, walk::STOPPED | walk::NO_COLLECTOR);
-        assert_eq!(Head::of("3\t9\t0\t1").flags, 0);
     }
 }

@@ -359,7 +359,7 @@ pub fn owners() -> Option<Owners> {
     }
 }
 
-/// Where the interpreter's symbols are looked for.
+/// Returns the library that has the interpreter's symbols.
 fn library() -> *mut c_void {
     let library = LIBRARY.load(Ordering::Relaxed);
     if library.is_null() {

@@ -3,7 +3,7 @@ use gpushim_trace::{Class, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// A trace in which these blocks are made, a walk names them, some are freed and made anew, and another walk follows.
+/// A trace that is written step by step.
 struct Made {
     writer: Writer,
     _folder: tempfile::TempDir,

@@ -5,7 +5,7 @@ use std::ptr;
 
 use super::{Method, MethodDef};
 
-/// A `PyObject *`.
+/// The address of a Python object.
 pub type Object = *mut c_void;
 
 /// `Py_file_input` (Include/compile.h).
@@ -21,9 +21,9 @@ macro_rules! interface {
         #[derive(Clone, Copy, Debug)]
         pub struct Api {
             $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Whether frame objects refer to frames of the interpreter, which have the variables: since 3.11.
+            /// True since 3.11: variables are in frames of the interpreter, to which frame objects refer.
             pub has_inner_frames: bool,
-            /// `None`.
+            /// The object `None`, borrowed.
             pub none: Object,
             /// Functions between which a thread's tracer and profiler are not called; since 3.11.
             tracing: Option<[unsafe extern "C" fn(Object); 2]>,
@@ -194,8 +194,8 @@ impl Api {
         }
     }
 
-    /// Whether the current exception is one of code of this file. One that a signal handler raised meanwhile is not: its
-    /// traceback loses the calls of this file.
+    /// Returns true if code of this file raised the current exception. One of a signal handler is not
+    /// its own: the traceback of that loses the calls of this file.
     ///
     /// # Safety
     /// As above.
@@ -227,7 +227,7 @@ impl Api {
         }
     }
 
-    /// Whether a class is a subclass of `Exception`.
+    /// Returns true for `Exception` and its subclasses.
     unsafe fn is_exception(&self, kind: Object) -> bool {
         // SAFETY: the caller promises it; `__mro__` of a class is a tuple.
         unsafe {

@@ -15,7 +15,7 @@ const INNER: usize = 24;
 const VARIABLES: usize = 72;
 /// `tp_basicsize` of a type: up to 3.10 the variables begin at the last word of a frame object's fixed part.
 const BASIC_SIZE: usize = 32;
-/// `ob_type` of an object.
+/// `ob_type` of an object (Include/object.h).
 const TYPE: usize = 8;
 /// Variables of one frame at most.
 const MOST: i64 = 1 << 16;
@@ -30,7 +30,8 @@ static METHOD: MethodDef = MethodDef {
     about: ptr::null(),
 };
 
-/// The method `slots(frame, count, unset)`: a tuple of the first variables, with `unset` for those that have no value.
+/// Makes the method `slots(frame, count, unset)`. It returns a tuple of the first variables, with
+/// `unset` for each without a value.
 ///
 /// # Safety
 /// The thread holds the GIL.
@@ -70,7 +71,7 @@ unsafe extern "C" fn slots(_: *mut c_void, arguments: *mut c_void) -> *mut c_voi
     }
 }
 
-/// Where a frame object's variables begin.
+/// Returns the address of a frame object's first variable.
 unsafe fn variables(api: &Api, frame: Object) -> *const Object {
     let word = |object: Object, offset: usize| {
         // SAFETY: the object is alive and has a word at this offset.
