@@ -64,6 +64,7 @@ fn names_of_blocks_when_the_program_asks() {
             "interrupted",
             "forked",
             "lifetimes",
+            "many",
         ] {
             let outcome = keepers(&python, case).shim();
             assert_eq!(outcome.code, 0, "{python:?} {case}: {}", outcome.stderr);

@@ -277,7 +277,7 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
     let walk = Walk {
         blocks: &bounds,
         budget_s: budget.as_secs_f64(),
-        is_thorough: occasions & !bit(Occasion::High) != 0,
+        is_thorough: Pace::is_thorough(occasions, budget),
     };
     let mut head = Head::default();
     // SAFETY: the caller promises it.

@@ -116,7 +116,7 @@ def joined_thread():
 
 
 def tasks():
-    """.<task>"""
+    """<task>.holds().value"""
     async def holds(value, done):
         await done.wait()
         return value

@@ -189,6 +189,45 @@ def shortage():
     fails()
 
 
+def many():
+    """Walk after walk, beside threads that change what is looked at, a busy collector, signals and children."""
+    import random
+    over = threading.Event()
+    shared = {"list": [], "dict": {}}
+
+    def changes(seed):
+        chosen = random.Random(seed)
+        while not over.is_set():
+            shared["dict"][chosen.randrange(100)] = [Session(), {"deep": [Session()]}]
+            shared["list"].append(Session())
+            if len(shared["list"]) > 500:
+                shared["list"].clear()
+                shared["dict"].clear()
+            if chosen.random() < 0.02:
+                gc.collect()
+
+    signal.signal(signal.SIGALRM, lambda number, frame: shared.update(seen=number))
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.013)
+    threads = [threading.Thread(target=changes, args=(seed,)) for seed in range(2)]
+    kept = [Tensor() for _ in range(20)]
+    expect(kept[7], "named", "kept[*]")
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(int(os.environ.get("WALKS", "60"))):
+            ask()
+            if number % 500 == 250:
+                child = os.fork()
+                if child == 0:
+                    os._exit(0)
+                os.waitpid(child, 0)
+    finally:
+        over.set()
+    for thread in threads:
+        thread.join()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def traced():
     """A tracer does not see the walk."""
     seen = []

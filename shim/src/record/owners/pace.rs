@@ -15,7 +15,9 @@ const FIRST_AT: Duration = Duration::from_millis(200);
 /// The expected time of the first walk.
 const EXPECTED: Duration = Duration::from_millis(30);
 /// The limit of a walk before the end, where the share allows no more.
-const AT_END: Duration = Duration::from_millis(150);
+const AT_END: Duration = Duration::from_millis(300);
+/// The limit from which on a walk also looks for what no name leads to.
+const THOROUGH: Duration = Duration::from_millis(400);
 /// The limit of a walk after an out-of-memory.
 const AFTER_SHORTAGE: Duration = Duration::from_millis(400);
 /// The limit of a walk that was asked for.
@@ -98,6 +100,11 @@ impl Pace {
             .max(of(Occasion::End, AT_END))
             .max(self.left())
             .max(self.left_always())
+    }
+
+    /// Returns true if a walk of this limit for these occasions looks for what no name leads to.
+    pub fn is_thorough(occasions: u64, budget: Duration) -> bool {
+        occasions & !bit(Occasion::High) != 0 || budget >= THOROUGH
     }
 
     /// Counts a walk at a level of live bytes.
