@@ -35,6 +35,8 @@ def _row(one: "Finding") -> str:
         if function.file is not None:
             line = "" if function.line is None else f":{function.line}"
             where.append(escape(f"{function.file}{line}"))
+    if one.kept_by:
+        where.append(escape(f"kept by {one.kept_by}"))
     text = escape(one.text) if one.sure else f"{escape(one.text)} <i>(not certain)</i>"
     cells = (text, "<br>".join(where), escape(one.fix or ""))
     return "<tr>" + "".join(f"<td {_CELL}>{cell}</td>" for cell in cells) + "</tr>"

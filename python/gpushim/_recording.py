@@ -77,6 +77,7 @@ class Finding:
     bytes: int = 0
     per_iteration: Optional[float] = None
     site: Optional[CallSite] = None
+    kept_by: Optional[str] = None
     sure: bool = False
     why: str = ""
     fix: Optional[str] = None
@@ -87,6 +88,8 @@ class Finding:
         lines = [self.text]
         if self.site is not None and self.site.function is not None:
             lines.append(f"  at {self.site}")
+        if self.kept_by:
+            lines.append(f"  kept by {self.kept_by}")
         if self.fix:
             lines.append(f"  fix: {self.fix}")
         if self.next:

@@ -13,6 +13,7 @@ use crate::export::frames::folded;
 use crate::export::row::Row;
 use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
+use gpushim_trace::{Kind, Record};
 
 /// Rows of a row group: the unit that is held in memory while it is written, and that a scan reads or skips.
 const ROWS: usize = 1 << 18;
@@ -43,6 +44,7 @@ pub const COLUMNS: &[Column<EventRow>] = &[
     Column("name", Text(|of| of.name.clone())),
     Column("site", Text(|of| of.site.clone())),
     Column("stack", Text(|of| of.stack.clone())),
+    Column("owner", Text(|of| of.owner.clone())),
     Column("pid", Int(|of| of.pid)),
 ];
 
@@ -59,6 +61,8 @@ pub struct EventRow {
     name: Option<ByteArray>,
     site: Option<ByteArray>,
     stack: Option<ByteArray>,
+    /// Who keeps the block that it made, in words.
+    owner: Option<ByteArray>,
     pid: Option<i32>,
 }
 
@@ -75,15 +79,24 @@ pub fn write(recording: &dyn Recording, trace: &str, path: &Path) -> Result<()> 
     let pid = recording.fact("pid").and_then(|pid| pid.parse().ok());
     let trace = words.get(trace);
     let mut live = Live::before(recording);
+    let owners = recording.owners();
     let mut events = recording.events();
     loop {
-        let of_record = |record| {
+        let of_record = |record: Record| {
             let row = Row::of(recording, &record);
             let (site, stack) = match row.stack {
                 Some(stack) => stacks.get(stack),
                 None => (None, None),
             };
+            let event = &record.event;
+            let owner = match event.kind {
+                Kind::Alloc | Kind::TensorAlloc => {
+                    owners.of_block(event.class.layer(), event.address, record.ticket)
+                }
+                _ => None,
+            };
             EventRow {
+                owner: owner.map(|owner| words.get(&owner.in_words())),
                 live: live.after(&record),
                 trace: trace.clone(),
                 kind: words.get(row.kind),

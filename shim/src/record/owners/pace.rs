@@ -46,7 +46,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Before the run.
+    /// Makes one for a run that is still to begin.
     pub const fn new() -> Pace {
         Pace {
             start: None,

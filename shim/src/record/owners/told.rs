@@ -10,7 +10,7 @@ use crate::base::thread;
 pub struct Head {
     /// The number of objects that were seen.
     pub objects: u64,
-    /// Bits of [`walk`].
+    /// Flags of the walk, see [`walk`].
     pub flags: u64,
 }
 
