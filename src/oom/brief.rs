@@ -157,7 +157,17 @@ fn kept(told: &ExplainedShortage) -> String {
             owned::row(&one.owner)
         )
     });
-    owners.collect::<Vec<_>>().join(", ")
+    let whole = |text: String, more: String| match text.is_empty() {
+        true => more,
+        false => format!("{text}, {more}"),
+    };
+    owners.fold(String::new(), |text, more| {
+        let both = whole(text.clone(), more);
+        match text.is_empty() || both.chars().count() <= WIDTH - INDENT {
+            true => both,
+            false => text,
+        }
+    })
 }
 
 /// A stack that held memory: its bytes, its part, its blocks, its place.

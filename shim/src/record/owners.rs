@@ -101,6 +101,10 @@ impl Asking {
             return false;
         }
         self.since = None;
+        // What it takes is not counted yet.
+        if IS_UNDER_WAY.load(Ordering::Acquire) {
+            return true;
+        }
         let Ok(mut pace) = PACE.lock() else {
             return false;
         };
@@ -171,9 +175,8 @@ fn substitute() {
             && !IS_ENDING.load(Ordering::Acquire)
         {
             owners.with_gil(|| {
-                let what = WANTED.swap(0, Ordering::AcqRel);
                 // SAFETY: this thread has the GIL, and no exception: it ran nothing. No signal handler runs on it.
-                boundary::run(|| Walked::Done, || unsafe { serve(what) });
+                boundary::run(|| Walked::Done, || unsafe { serve_wanted() });
             });
         }
         IS_SUBSTITUTED.store(false, Ordering::Release);
@@ -187,8 +190,7 @@ fn substitute() {
 /// Called by the interpreter, with the GIL and without an exception.
 unsafe extern "C" fn at_safe_point(_: *mut c_void) -> c_int {
     // SAFETY: as above.
-    let act = || unsafe { serve(WANTED.swap(0, Ordering::AcqRel)) };
-    match boundary::run(|| Walked::Done, act) {
+    match boundary::run(|| Walked::Done, || unsafe { serve_wanted() }) {
         Walked::Raised => -1,
         Walked::Done | Walked::Failed => 0,
     }
@@ -242,9 +244,19 @@ unsafe fn serve(what: u64) -> Walked {
     if occasions == 0 || !is_on() {
         return Walked::Done;
     }
+    // SAFETY: the caller promises it.
+    said(unsafe { record(owners, writer, occasions) })
+}
+
+/// Serves what is wanted.
+///
+/// # Safety
+/// As [`serve`].
+unsafe fn serve_wanted() -> Walked {
+    // Before it is taken: nobody sees that nothing is wanted, and nothing under way.
     IS_UNDER_WAY.store(true, Ordering::Release);
     // SAFETY: the caller promises it.
-    let walked = said(unsafe { record(owners, writer, occasions) });
+    let walked = unsafe { serve(WANTED.swap(0, Ordering::AcqRel)) };
     IS_UNDER_WAY.store(false, Ordering::Release);
     walked
 }
