@@ -253,7 +253,7 @@ unsafe fn serve(what: u64) -> Walked {
 /// # Safety
 /// As [`serve`].
 unsafe fn serve_wanted() -> Walked {
-    // Before it is taken: nobody sees that nothing is wanted, and nothing under way.
+    // First, so that the background thread sees one of the two at any time.
     IS_UNDER_WAY.store(true, Ordering::Release);
     // SAFETY: the caller promises it.
     let walked = unsafe { serve(WANTED.swap(0, Ordering::AcqRel)) };
