@@ -72,11 +72,18 @@ pub struct Owned {
 /// The number of an owner in the table.
 type Number = u32;
 
-/// The owners of the blocks of one stack, in the walk that named most of their bytes.
-#[derive(Clone, Debug, Default)]
-struct OfStack {
-    bytes: u64,
-    by_owner: FxHashMap<Number, (u64, u64)>,
+/// Blocks and bytes by owner.
+type ByOwner = FxHashMap<Number, (u64, u64)>;
+
+/// A block that has an owner.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    owner: Number,
+    size: u64,
+    /// The number of its stack's frames.
+    frames: u64,
+    /// The place of its free among all events.
+    freed: Option<u64>,
 }
 
 /// A block: its layer, its address, and the place of its allocation among all events. The place is 0
@@ -87,8 +94,8 @@ type Block = (Layer, u64, u64);
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
     table: Vec<Owner>,
-    of_block: FxHashMap<Block, Number>,
-    of_frames: FxHashMap<u64, OfStack>,
+    of_block: FxHashMap<Block, Told>,
+    of_frames: FxHashMap<u64, ByOwner>,
     /// The number of walks over the program's objects.
     pub walks: u64,
     /// Ns that all walks took together.
@@ -102,10 +109,13 @@ impl Owners {
             return Owners::default();
         }
         let mut pass = Pass::new(recording);
+        let mut last = 0;
         for record in recording.events() {
+            last = record.ticket;
             pass.event(record.ticket, &record.event);
         }
-        pass.walk_ended(false);
+        pass.walk_ended(last, false);
+        pass.owners.sum_up(last);
         pass.owners
     }
 
@@ -116,18 +126,40 @@ impl Owners {
 
     /// The owner of a block, as it was told last.
     pub fn of_block(&self, layer: Layer, address: u64, ticket: u64) -> Option<&Owner> {
-        let number = self.of_block.get(&(layer, address, ticket))?;
-        self.table.get(*number as usize)
+        let told = self.of_block.get(&(layer, address, ticket))?;
+        self.table.get(told.owner as usize)
     }
 
-    /// Returns the owners of blocks with the frames of a stack, those with most bytes first, in the
-    /// walk that named most of their bytes.
+    /// Sums up the owners of blocks by the frames of their stacks. Of the blocks of a stack those count
+    /// that lived at least half as long as the longest: what is kept outlives what is in use.
+    fn sum_up(&mut self, last: u64) {
+        let life =
+            |(block, told): (&Block, &Told)| told.freed.unwrap_or(last).saturating_sub(block.2);
+        let mut longest = FxHashMap::<u64, u64>::default();
+        for one in &self.of_block {
+            let of = longest.entry(one.1.frames).or_default();
+            *of = (*of).max(life(one));
+        }
+        for one in &self.of_block {
+            let (_, told) = one;
+            let longest = longest.get(&told.frames).copied().unwrap_or(0);
+            if life(one) >= longest / 2 {
+                let of = self.of_frames.entry(told.frames).or_default();
+                let (blocks, bytes) = of.entry(told.owner).or_default();
+                *blocks += 1;
+                *bytes = bytes.saturating_add(told.size);
+            }
+        }
+    }
+
+    /// Returns the owners of the blocks with a stack's frames that lived longest, those with most bytes
+    /// first.
     pub fn of_stack(&self, recording: &dyn Recording, stack: u32) -> Vec<Owned> {
         let of = match stack {
             0 => None,
             stack => self.of_frames.get(&recording.frames(stack)),
         };
-        let by_owner = of.into_iter().flat_map(|of| &of.by_owner);
+        let by_owner = of.into_iter().flatten();
         let mut owned: Vec<Owned> = by_owner
             .filter_map(|(number, (blocks, bytes))| {
                 Some(Owned {
@@ -158,10 +190,8 @@ struct Pass<'a> {
     numbers: FxHashMap<(u32, u32, Kept), Number>,
     by_owner: FxHashMap<Owner, Number>,
     live: FxHashMap<(Layer, u64), Live>,
-    /// The owners in the walk that is being read, by the frames of the blocks' stacks.
-    walk: FxHashMap<u64, OfStack>,
-    /// Blocks that this walk named.
-    told: Vec<(Block, Number)>,
+    /// Blocks that the walk named which is being read.
+    told: Vec<(Block, Told)>,
 }
 
 impl<'a> Pass<'a> {
@@ -182,7 +212,6 @@ impl<'a> Pass<'a> {
             numbers: FxHashMap::default(),
             by_owner: FxHashMap::default(),
             live: live.collect(),
-            walk: FxHashMap::default(),
             told: Vec::new(),
         }
     }
@@ -193,7 +222,10 @@ impl<'a> Pass<'a> {
             Kind::OwnersWalk => {
                 self.owners.walks += 1;
                 self.owners.walks_ns = self.owners.walks_ns.saturating_add(event.extra[0]);
-                self.walk_ended(Occasion::from_number(event.address) == Occasion::End);
+                self.walk_ended(
+                    ticket,
+                    Occasion::from_number(event.address) == Occasion::End,
+                );
             }
             _ => match Effect::of(event) {
                 Effect::Allocated(bytes) => {
@@ -205,7 +237,13 @@ impl<'a> Pass<'a> {
                     self.live.insert((bytes.layer, event.address), live);
                 }
                 Effect::Freed(bytes) => {
-                    self.live.remove(&(bytes.layer, event.address));
+                    let address = event.address;
+                    if let Some(live) = self.live.remove(&(bytes.layer, address)) {
+                        let block = (bytes.layer, address, live.ticket);
+                        if let Some(told) = self.owners.of_block.get_mut(&block) {
+                            told.freed = Some(ticket);
+                        }
+                    }
                 }
                 _ => {}
             },
@@ -229,12 +267,13 @@ impl<'a> Pass<'a> {
             0 => 0,
             stack => self.recording.frames(stack),
         };
-        let of = self.walk.entry(frames).or_default();
-        of.bytes = of.bytes.saturating_add(live.size);
-        let (blocks, bytes) = of.by_owner.entry(number).or_default();
-        *blocks += 1;
-        *bytes = bytes.saturating_add(live.size);
-        self.told.push((block, number));
+        let told = Told {
+            owner: number,
+            size: live.size,
+            frames,
+            freed: None,
+        };
+        self.told.push((block, told));
     }
 
     /// The block that contains an address: a tensor, if there is one.
@@ -283,17 +322,16 @@ impl<'a> Pass<'a> {
 
     /// Takes over what a walk said, in place of earlier ones. One at the end of the interpreter only
     /// adds: by then, the functions that kept the blocks have returned.
-    fn walk_ended(&mut self, at_end: bool) {
-        for (frames, of) in self.walk.drain() {
-            let known = self.owners.of_frames.entry(frames).or_default();
-            if of.bytes > known.bytes || of.bytes == known.bytes && !at_end {
-                *known = of;
+    fn walk_ended(&mut self, ticket: u64, at_end: bool) {
+        for (block, mut told) in self.told.drain(..) {
+            let (layer, address, made) = block;
+            let is_live = |live: &Live| live.ticket == made;
+            if !self.live.get(&(layer, address)).is_some_and(is_live) {
+                told.freed = Some(ticket);
             }
-        }
-        for (block, number) in self.told.drain(..) {
             match at_end {
-                true => drop(self.owners.of_block.entry(block).or_insert(number)),
-                false => drop(self.owners.of_block.insert(block, number)),
+                true => drop(self.owners.of_block.entry(block).or_insert(told)),
+                false => drop(self.owners.of_block.insert(block, told)),
             }
         }
     }

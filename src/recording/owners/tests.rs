@@ -82,7 +82,7 @@ fn paths(owners: &Owners, address: u64) -> Vec<&str> {
         .iter()
         .filter(|((_, at, _), _)| *at == address);
     let mut found: Vec<_> = of_address
-        .map(|((.., ticket), number)| (*ticket, &*owners.table[*number as usize].path))
+        .map(|((.., ticket), number)| (*ticket, &*owners.table[number.owner as usize].path))
         .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, path)| path).collect()
@@ -152,6 +152,54 @@ fn later_walks_correct_and_the_last_one_only_adds() {
     let owners = made.owners();
     assert_eq!(paths(&owners, 0x1000), ["kept[*]"]);
     assert_eq!(paths(&owners, 0x2000), [""]);
+}
+
+#[test]
+fn what_is_kept_counts_and_not_what_is_in_use() {
+    let made = Made::new();
+    let stack = made.writer.stack(0, &[0x1000, 0x2000]);
+    let tensor = |kind, address| Event {
+        stack,
+        ..Made::event(kind, Class::Tensor, address, MIB)
+    };
+    // Each pass makes four of one stack, keeps one, and drops the others when the next begins.
+    for pass in 0..8_u64 {
+        let at = |number: u64| (1 + 4 * pass + number) * MIB;
+        for number in 0..4 {
+            let event = tensor(Kind::TensorAlloc, at(number));
+            made.writer.record_alloc(&event);
+        }
+        if pass < 3 {
+            made.owner(
+                Class::Tensor,
+                at(0),
+                Kept::Named,
+                "kept[*]",
+                "main train.py:3",
+            );
+        }
+        for number in 1..4 {
+            made.owner(
+                Class::Tensor,
+                at(number),
+                Kept::Named,
+                "batch",
+                "step train.py:9",
+            );
+        }
+        made.walked(Occasion::High);
+        for number in 1..4 {
+            made.free(Class::Tensor, at(number), MIB);
+        }
+    }
+    let owners = made.owners();
+    let trace = Trace::open(made.writer.path()).expect("a trace");
+    let of_stack = owners.of_stack(&trace, stack);
+    let told: Vec<_> = of_stack
+        .iter()
+        .map(|one| (one.owner.path.as_str(), one.blocks, one.bytes))
+        .collect();
+    assert_eq!(told, [("kept[*]", 3, 3 * MIB)]);
 }
 
 #[test]
