@@ -68,6 +68,16 @@ impl Category {
         }
     }
 
+    /// Returns true if its life alone says what a block is for, given in which way it is kept.
+    fn rests_on_life(self, kept: Option<Kept>) -> bool {
+        match self {
+            Category::Activations => kept != Some(Kept::Graph),
+            Category::Temporary => true,
+            Category::Named | Category::Workspaces | Category::Unknown => false,
+            Category::Parameters | Category::Gradients | Category::OptimizerState => kept.is_none(),
+        }
+    }
+
     /// For people.
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,16 +132,20 @@ pub fn composition(
     let owners = recording.owners();
     if !owners.is_empty() {
         let mut workspaces = Workspaces::of(recording);
+        let mut by_life = false;
         for (block, category) in &mut judged {
             let owner = owners.of_block(block.class.layer(), block.address, block.ticket);
-            *category = category.of_owner(owner.map(|owner| owner.kept));
+            let kept = owner.map(|owner| owner.kept);
+            *category = category.of_owner(kept);
             if matches!(category, Category::Unknown | Category::Activations)
                 && workspaces.has(block)
             {
                 *category = Category::Workspaces;
             }
+            by_life |= category.rests_on_life(kept);
         }
-        sure = true;
+        // Names do not make sure what the other blocks' lives only suggest.
+        sure |= !by_life;
     }
     let part = |category| {
         let its = judged.iter().filter(|(_, of)| *of == category);

@@ -176,3 +176,47 @@ fn a_history_that_begins_in_the_middle_is_told_apart() {
         assert_eq!(told, expected, "{parts:?}");
     }
 }
+
+#[test]
+fn names_decide_where_they_say_what_a_block_is_for() {
+    let of = |category: Category, kept| {
+        let category = category.of_owner(kept);
+        (category, category.rests_on_life(kept))
+    };
+    for (judged, kept, expected) in [
+        (
+            Category::Unknown,
+            Some(Kept::Buffer),
+            (Category::Parameters, false),
+        ),
+        (
+            Category::Temporary,
+            Some(Kept::Gradient),
+            (Category::Gradients, false),
+        ),
+        (
+            Category::Parameters,
+            Some(Kept::Named),
+            (Category::Named, false),
+        ),
+        (
+            Category::Unknown,
+            Some(Kept::Graph),
+            (Category::Activations, false),
+        ),
+        (
+            Category::Activations,
+            Some(Kept::Named),
+            (Category::Activations, true),
+        ),
+        (Category::Parameters, None, (Category::Parameters, true)),
+        (
+            Category::Gradients,
+            Some(Kept::Native),
+            (Category::Unknown, false),
+        ),
+        (Category::Unknown, None, (Category::Unknown, false)),
+    ] {
+        assert_eq!(of(judged, kept), expected, "{judged:?} {kept:?}");
+    }
+}
