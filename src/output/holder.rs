@@ -135,7 +135,7 @@ impl Holder {
     }
 }
 
-/// Who keeps most of the blocks with a stack's frames: of more than half of their bytes that were named.
+/// Who keeps most of the blocks with a stack's way: of more than half of their bytes that were named.
 pub fn kept_by(recording: &dyn Recording, stack: u32) -> Option<Owned> {
     let owned = recording.owners().of_stack(recording, stack);
     let whole = owned.iter().map(|one| one.bytes).sum::<u64>();

@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 mod api;
+mod heap;
 mod slots;
 
 use api::{Api, Object};
@@ -37,7 +38,7 @@ pub struct Walk<'a> {
     pub blocks: &'a [u64],
     /// Seconds after which the walk stops.
     pub budget_s: f64,
-    /// Looks for blocks that only unreachable objects have, which takes longer.
+    /// Also looks into the modules of libraries, which takes longer.
     pub is_thorough: bool,
 }
 
@@ -56,8 +57,8 @@ pub enum Walked {
 #[derive(Debug)]
 pub struct Owners {
     api: Api,
-    /// The function `entry` and the method `slots`; null before the first walk.
-    program: Mutex<(Object, Object)>,
+    /// The function `entry`, the methods `slots` and `heap`; null before the first walk.
+    program: Mutex<[Object; 3]>,
 }
 
 // SAFETY: the two objects are used only by the thread that holds the GIL.
@@ -79,7 +80,7 @@ impl Owners {
         let api = unsafe { Api::find(minor, look) }?;
         Some(Owners {
             api,
-            program: Mutex::new((ptr::null_mut(), ptr::null_mut())),
+            program: Mutex::new([ptr::null_mut(); 3]),
         })
     }
 
@@ -141,7 +142,7 @@ impl Owners {
     pub unsafe fn walk(&self, walk: &Walk<'_>, take: impl FnOnce(&str)) -> Walked {
         let api = &self.api;
         // SAFETY: the caller promises the GIL.
-        let Some((entry, slots)) = (unsafe { self.compiled() }) else {
+        let Some([entry, slots, heap]) = (unsafe { self.compiled() }) else {
             // SAFETY: as above.
             return unsafe { self.failure() };
         };
@@ -150,7 +151,7 @@ impl Owners {
             let bytes = api.bytes(walk.blocks);
             let budget = (api.float)(walk.budget_s as c_double);
             let thorough = (api.long)(c_int::from(walk.is_thorough).into());
-            let arguments = api.tuple(&[bytes, budget, thorough, api.more(slots)]);
+            let arguments = api.tuple(&[bytes, budget, thorough, api.more(slots), api.more(heap)]);
             api.untraced(|| api.call(entry, arguments))
         };
         if text.is_null() {
@@ -182,13 +183,13 @@ impl Owners {
         Walked::Raised
     }
 
-    /// The function `entry` and the method `slots`, borrowed. `None`: with an exception.
+    /// The function `entry`, the methods `slots` and `heap`, borrowed. `None`: with an exception.
     ///
     /// # Safety
     /// As [`Owners::walk`].
-    unsafe fn compiled(&self) -> Option<(Object, Object)> {
+    unsafe fn compiled(&self) -> Option<[Object; 3]> {
         let mut program = self.program.lock().ok()?;
-        if program.0.is_null() {
+        if program[0].is_null() {
             let api = &self.api;
             // SAFETY: the caller promises the GIL; the namespace lives as long as `entry`, which refers to it.
             unsafe {
@@ -203,11 +204,12 @@ impl Owners {
                     true => done,
                     false => (api.get)(space, c"entry".as_ptr()),
                 };
-                let slots = slots::method(api);
-                if entry.is_null() || slots.is_null() {
+                let slots = api.method(&slots::METHOD);
+                let heap = api.method(&heap::METHOD);
+                if [entry, slots, heap].iter().any(|part| part.is_null()) {
                     return None;
                 }
-                *program = (api.more(entry), slots);
+                *program = [api.more(entry), slots, heap];
             }
         }
         Some(*program)

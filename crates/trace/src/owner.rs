@@ -145,4 +145,6 @@ pub mod walk {
     pub const STOPPED: u64 = 1 << 0;
     /// The program has its garbage collector switched off.
     pub const NO_COLLECTOR: u64 = 1 << 1;
+    /// Every node of an autograd graph is younger than the walk before.
+    pub const NEW_GRAPHS: u64 = 1 << 2;
 }

@@ -1,5 +1,7 @@
 use super::*;
-use gpushim_trace::{Class, Trace, Writer, WriterOptions};
+use gpushim_trace::{
+    Class, Event, Kind, OwnerWords, Site, StackNode, Trace, Writer, WriterOptions,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -64,8 +66,12 @@ impl Made {
     }
 
     fn walked(&self, occasion: Occasion) {
+        self.walked_with(occasion, 0);
+    }
+
+    fn walked_with(&self, occasion: Occasion, flags: u64) {
         self.writer.record(&Event {
-            extra: [1000, 0],
+            extra: [1000, flags],
             ..Made::event(Kind::OwnersWalk, Class::Device, occasion as u64, 7)
         });
     }
@@ -81,8 +87,9 @@ fn paths(owners: &Owners, address: u64) -> Vec<&str> {
         .of_block
         .iter()
         .filter(|((_, at, _), _)| *at == address);
+    let path = |told: &Told| Some(&*owners.table[told.owner? as usize].path);
     let mut found: Vec<_> = of_address
-        .map(|((.., ticket), number)| (*ticket, &*owners.table[number.owner as usize].path))
+        .filter_map(|((.., ticket), told)| Some((*ticket, path(told)?)))
         .collect();
     found.sort_unstable();
     found.into_iter().map(|(_, path)| path).collect()
@@ -169,10 +176,10 @@ fn what_is_kept_counts_and_not_what_is_in_use() {
             let event = tensor(Kind::TensorAlloc, at(number));
             made.writer.record_alloc(&event);
         }
-        if pass < 3 {
+        for earlier in 0..=pass {
             made.owner(
                 Class::Tensor,
-                at(0),
+                (1 + 4 * earlier) * MIB,
                 Kept::Named,
                 "kept[*]",
                 "main train.py:3",
@@ -199,7 +206,145 @@ fn what_is_kept_counts_and_not_what_is_in_use() {
         .iter()
         .map(|one| (one.owner.path.as_str(), one.blocks, one.bytes))
         .collect();
-    assert_eq!(told, [("kept[*]", 3, 3 * MIB)]);
+    assert_eq!(told, [("kept[*]", 5, 5 * MIB)]);
+}
+
+#[test]
+fn a_graph_does_not_keep_what_is_older_than_its_nodes() {
+    let made = Made::new();
+    let told = |address| made.owner(Class::Tensor, address, Kept::Graph, "loss", "train a.py:1");
+    let kept = |address| {
+        let owners = made.owners();
+        let of_address = owners
+            .of_block
+            .iter()
+            .find(|((_, at, _), _)| *at == address);
+        let number = of_address.and_then(|(_, told)| told.owner);
+        number.map(|number| owners.table[number as usize].kept)
+    };
+    made.alloc(Class::Tensor, 0x1000, MIB);
+    told(0x1000);
+    made.walked_with(Occasion::High, walk::NEW_GRAPHS);
+    assert_eq!(kept(0x1000), Some(Kept::Graph));
+    // The graph of the next step: the first block is there since the walk before.
+    made.alloc(Class::Tensor, 0x2000, MIB);
+    told(0x1000);
+    told(0x2000);
+    made.walked_with(Occasion::High, walk::NEW_GRAPHS);
+    assert_eq!(kept(0x1000), Some(Kept::Native));
+    assert_eq!(kept(0x2000), Some(Kept::Graph));
+    // A graph that grows may have both.
+    told(0x2000);
+    made.walked_with(Occasion::High, 0);
+    assert_eq!(kept(0x2000), Some(Kept::Graph));
+}
+
+#[test]
+fn operators_of_one_line_have_their_owners_together() {
+    let made = Made::new();
+    let text = |text| made.writer.intern(text);
+    let site = Site {
+        name: text("step"),
+        file: text("train.py"),
+        line: 7,
+    };
+    let site = made
+        .writer
+        .site(&[7; 4], || Some(site))
+        .expect("room for it");
+    let line = made.writer.stack_child(0, StackNode::Site(site));
+    let stacks = [0x1000, 0x2000, 0x3000].map(|address| made.writer.stack(line, &[address]));
+    for (stack, address) in stacks.into_iter().zip([MIB, 2 * MIB, 3 * MIB]) {
+        let event = Made::event(Kind::TensorAlloc, Class::Tensor, address, MIB);
+        made.writer.record_alloc(&Event { stack, ..event });
+    }
+    for address in [MIB, 2 * MIB] {
+        made.owner(
+            Class::Tensor,
+            address,
+            Kept::Named,
+            "kept[*]",
+            "main a.py:3",
+        );
+    }
+    made.walked(Occasion::High);
+    assert_eq!(
+        of_site(&made, stacks[2]),
+        [(Kept::Named, "kept[*]".into(), 2)]
+    );
+}
+
+/// Four blocks of one call site.
+fn four(made: &Made) -> u32 {
+    let stack = made.writer.stack(0, &[0x1000]);
+    for number in 1..=4 {
+        let event = Made::event(Kind::TensorAlloc, Class::Tensor, number * MIB, MIB);
+        made.writer.record_alloc(&Event { stack, ..event });
+    }
+    stack
+}
+
+/// The owners of a call site's blocks: how they are kept, the path, and their number.
+fn of_site(made: &Made, stack: u32) -> Vec<(Kept, String, u64)> {
+    let trace = Trace::open(made.writer.path()).expect("a trace");
+    let owned = made.owners().of_stack(&trace, stack);
+    let told = owned.into_iter();
+    told.map(|one| (one.owner.kept, one.owner.path, one.blocks))
+        .collect()
+}
+
+fn at_end(made: &Made, blocks: std::ops::RangeInclusive<u64>) {
+    for number in blocks {
+        made.owner(Class::Tensor, number * MIB, Kept::Unreachable, "", "");
+    }
+    made.walked(Occasion::End);
+}
+
+#[test]
+fn what_only_the_end_finds_counts_where_no_walk_was_made_before() {
+    let made = Made::new();
+    let stack = four(&made);
+    at_end(&made, 1..=4);
+    assert_eq!(
+        of_site(&made, stack),
+        [(Kept::Unreachable, String::new(), 4)]
+    );
+}
+
+#[test]
+fn what_the_end_finds_does_not_count_where_walks_found_names() {
+    let made = Made::new();
+    let stack = four(&made);
+    for number in 1..=4 {
+        made.owner(
+            Class::Tensor,
+            number * MIB,
+            Kept::Named,
+            "failures[*]",
+            "main a.py:3",
+        );
+    }
+    made.walked(Occasion::High);
+    at_end(&made, 1..=4);
+    assert_eq!(
+        of_site(&made, stack),
+        [(Kept::Named, "failures[*]".into(), 4)]
+    );
+}
+
+#[test]
+fn a_name_of_few_does_not_tell_what_keeps_the_others() {
+    let made = Made::new();
+    let stack = four(&made);
+    // A variable of a function that runs; the others are found by no name.
+    made.owner(Class::Tensor, 4 * MIB, Kept::Named, "left", "work a.py:3");
+    made.walked(Occasion::High);
+    assert_eq!(of_site(&made, stack), []);
+    at_end(&made, 1..=3);
+    assert_eq!(
+        of_site(&made, stack),
+        [(Kept::Unreachable, String::new(), 3)]
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 """A training whose parameters, gradients and optimizer state are counted by PyTorch itself: python models.py KIND [STEPS].
 
-KIND: gpt2, resnet50, lightning, compiled. Prints one line of JSON: bytes of each, at the end of the last step.
+KIND: gpt2, resnet50, lightning, compiled. Prints one line of JSON: bytes of each, at the end of the last step, and the allocated
+bytes after each step.
 """
 
 import json
@@ -24,6 +25,7 @@ def told(model, optimizer):
         "buffers": bytes_of([buffer for buffer in model.buffers() if buffer.is_cuda]),
         "gradients": bytes_of([parameter.grad for parameter in parameters]),
         "optimizer-state": bytes_of(state),
+        "allocated": allocated,
     }), flush=True)
 
 
@@ -46,6 +48,7 @@ def compiled():
 
 
 kept = []  # to the end of the process
+allocated = []
 
 
 def train(kind, steps):
@@ -55,6 +58,7 @@ def train(kind, steps):
         optimizer.zero_grad()
         loss().backward()
         optimizer.step()
+        allocated.append(torch.cuda.memory_allocated())
     torch.cuda.synchronize()
     told(model, optimizer)
     kept.extend([model, optimizer])
@@ -75,6 +79,7 @@ def lightning(steps):
             return torch.optim.AdamW(self.parameters(), lr=1e-4)
 
         def on_train_batch_end(self, outputs, batch, index):
+            allocated.append(torch.cuda.memory_allocated())
             if index == steps - 1:
                 told(self, self.optimizers())
 

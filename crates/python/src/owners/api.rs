@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_long, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Method, MethodDef};
 
@@ -14,6 +15,21 @@ pub const FILE_INPUT: c_int = 257;
 /// `METH_VARARGS` and `METH_NOARGS` (Include/methodobject.h).
 pub const WITH_ARGUMENTS: c_int = 1;
 const WITHOUT_ARGUMENTS: c_int = 4;
+
+/// `ob_type` of an object (Include/object.h).
+pub const TYPE: usize = 8;
+
+/// The interface that methods use; null before [`Api::share`]. It stays.
+static SHARED: AtomicPtr<Api> = AtomicPtr::new(ptr::null_mut());
+
+/// Reads a word of an object.
+///
+/// # Safety
+/// The object is alive and has a word at this offset, bytes.
+pub unsafe fn word(object: Object, offset: usize) -> Object {
+    // SAFETY: the caller promises it.
+    unsafe { object.byte_add(offset).cast::<Object>().read() }
+}
 
 macro_rules! interface {
     ($($field:ident = $name:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
@@ -73,6 +89,9 @@ interface! {
     tuple_of = c"PyTuple_New": fn(isize) -> Object;
     tuple_put = c"PyTuple_SetItem": fn(Object, isize, Object) -> c_int;
     tuple_get = c"PyTuple_GetItem": fn(Object, isize) -> Object;
+    tuple_size = c"PyTuple_Size": fn(Object) -> isize;
+    list_get = c"PyList_GetItem": fn(Object, isize) -> Object;
+    list_size = c"PyList_Size": fn(Object) -> isize;
     bytes_of = c"PyBytes_FromStringAndSize": fn(*const c_char, isize) -> Object;
     float = c"PyFloat_FromDouble": fn(c_double) -> Object;
     long = c"PyLong_FromLong": fn(c_long) -> Object;
@@ -266,11 +285,25 @@ impl Api {
         }
     }
 
+    /// Gives methods this interface.
+    fn share(&self) {
+        if SHARED.load(Ordering::Acquire).is_null() {
+            SHARED.store(Box::into_raw(Box::new(*self)), Ordering::Release);
+        }
+    }
+
+    /// The interface, for a method. `None` before one was made.
+    pub fn shared() -> Option<&'static Api> {
+        // SAFETY: it was set when a method was made, and stays.
+        unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+    }
+
     /// A method as an object; null if there is no memory.
     ///
     /// # Safety
     /// As above.
     pub unsafe fn method(&self, of: &'static MethodDef) -> Object {
+        self.share();
         // SAFETY: the table entry stays.
         unsafe { (self.method_of)(ptr::from_ref(of).cast(), ptr::null_mut(), ptr::null_mut()) }
     }

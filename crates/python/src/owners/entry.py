@@ -1,7 +1,8 @@
-# The call of the library: entry(blocks, budget_s, is_thorough, slots) -> text
+# The call of the library: entry(blocks, budget_s, is_thorough, slots, heap) -> text
 
 CELL = type((lambda value: lambda: value)(0).__closure__[0])
 NAMED, PARAMETER, BUFFER, GRADIENT, STATE, GRAPH, UNREACHABLE, UNKNOWN = "npbgsauc"
+newest_before = [0]  # the sequence number of the newest node that the last walk saw
 named_before = set()  # functions that named something: they come first in the next walk, so that names stay
 
 def variables_of(frame, code, slots):
@@ -41,28 +42,32 @@ def main_graph(graphs):
     most = max(nodes, key=nodes.get)
     return most if nodes[most] >= .9 * sum(nodes.values()) else ("", "")
 
-def entry(blocks, budget_s, is_thorough, slots):
-    """The owners of device memory, as text: a line of objects seen, nanoseconds, whether the time was up (1), whether the collector is on (1); then
-    for each block address, kind, path and root. `blocks`: begin and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the
-    first variables of a frame."""
+def entry(blocks, budget_s, is_thorough, slots, heap):
+    """The owners of device memory, as text: a line of objects seen, nanoseconds, whether the time was up (1), whether the collector is on (1),
+    whether every node of an autograd graph is younger than the last walk (1); then for each block address, kind, path and root. `blocks`: begin
+    and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the first variables of a frame. `heap(objects, types,
+    microseconds)`: those of these types, and those of them that only unreachable objects refer to."""
     if OLD and (sys.gettrace() or sys.getprofile()):  # they would see the walk; since 3.11 the library has them wait
-        return "0\t0\t1\t%d" % gc.isenabled()
+        return "0\t0\t1\t%d\t0" % gc.isenabled()
     words = memoryview(blocks).cast("Q")
     wanted = (words[::2].tolist(), words[1::2].tolist())
     started = time.perf_counter()
-    owners, facts = walk(stacks(slots), wanted, budget_s, named_before, is_thorough)
+    owners, facts = walk(stacks(slots), wanted, budget_s, named_before, is_thorough, heap)
     lines = []
     for (address, _, path, root), kind in zip(owners, facts["kinds"]):
         lines.append("%x\t%s\t%s\t%s" % (address, kind, path, root))
         named_before.add(root.rpartition(":")[0])
     if not facts["stopped"]:
         path, root = main_graph(facts["graphs"]) if facts["graphs"] else ("", "")
-        rest = GRAPH if facts["graphs"] else UNKNOWN
+        rest = (GRAPH, path, root) if facts["graphs"] else (UNKNOWN, "", "")
         for block in facts["missing"]:
-            told = (UNREACHABLE, "", "") if block in facts["unreachable"] else (rest, path, root)
-            if told[0] != UNKNOWN or facts["certain"]:
+            had = block in facts["had"]  # by a tensor in Python, to which the walk found no name
+            told = (UNREACHABLE if block in facts["unreachable"] else UNKNOWN, "", "") if had else rest
+            if not had or told[0] == UNREACHABLE or facts["certain"]:
                 lines.append("%x\t%s\t%s\t%s" % ((wanted[0][block - 1],) + told))
     if len(named_before) > 1000:
         named_before.clear()
+    oldest, newest = facts["ages"]
+    is_new, newest_before[0] = oldest > newest_before[0], UNLIMITED if facts["stopped"] else newest
     took = int((time.perf_counter() - started) * 1e9)
-    return "\n".join(["%d\t%d\t%d\t%d" % (facts["objects"], took, facts["stopped"], gc.isenabled())] + lines)
+    return "\n".join(["%d\t%d\t%d\t%d\t%d" % (facts["objects"], took, facts["stopped"], gc.isenabled(), is_new)] + lines)

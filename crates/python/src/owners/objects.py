@@ -12,13 +12,13 @@ type_dict, type_mro, type_name, type_module, type_flags = (
     type.__dict__[n].__get__ for n in ("__dict__", "__mro__", "__name__", "__module__", "__flags__"))
 module_dict, error_parts = MODULE.__dict__["__dict__"].__get__, [
     ("." + n, BaseException.__dict__[n].__get__) for n in ("__traceback__", "__cause__", "__context__", "args")]
-GETSET, MEMBER = type(type.__dict__["__dict__"]), type(FUNCTION.__dict__["__closure__"])
+GETSET, MEMBER, METHOD = type(type.__dict__["__dict__"]), type(FUNCTION.__dict__["__closure__"]), type(str.join)
 PROPER = frozenset(("_parameters", "_buffers", "_modules", "state", "param_groups"))
 ON_STACK = ("iterator", "generator", "coroutine", "enumerate", "zip", "map", "Iter", "wrapper", "method", "function", "Future", "Task", "anext")
 
 class Walk:
     __slots__ = ("seen leaf user classed types parents labels roots next_o next_n next_k states graphs kinds infos sure maybe found sizes special modules "
-                 "child nodes edges known readers torch steps keys cost count stopped dicts limit deep begins ends").split()
+                 "child nodes edges known readers torch steps keys cost count stopped dicts limit deep begins ends ages").split()
 
 def plain(name):
     return type(name) is str and 0 < len(name) < 42 and name.isascii() and name[0] != "." and name.replace(".", "_").isidentifier()

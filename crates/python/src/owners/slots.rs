@@ -4,10 +4,9 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::MethodDef;
-use super::api::{Api, Object, WITH_ARGUMENTS};
+use super::api::{Api, Object, TYPE, WITH_ARGUMENTS, word};
 
 /// `f_frame` of a frame object, 3.11 and 3.12 (Include/internal/pycore_frame.h).
 const INNER: usize = 24;
@@ -15,39 +14,23 @@ const INNER: usize = 24;
 const VARIABLES: usize = 72;
 /// `tp_basicsize` of a type: up to 3.10 the variables begin at the last word of a frame object's fixed part.
 const BASIC_SIZE: usize = 32;
-/// `ob_type` of an object (Include/object.h).
-const TYPE: usize = 8;
 /// Variables of one frame at most.
 const MOST: i64 = 1 << 16;
 
-/// The interface, for the method; null before [`method`]. It stays.
-static API: AtomicPtr<Api> = AtomicPtr::new(ptr::null_mut());
-
-static METHOD: MethodDef = MethodDef {
+pub static METHOD: MethodDef = MethodDef {
     name: c"slots".as_ptr(),
     function: slots,
     flags: WITH_ARGUMENTS,
     about: ptr::null(),
 };
 
-/// Makes the method `slots(frame, count, unset)`. It returns a tuple of the first variables, with
-/// `unset` for each without a value.
+/// The method `slots(frame, count, unset)`. It returns a tuple of the first variables, with `unset` for
+/// each without a value.
 ///
-/// # Safety
-/// The thread holds the GIL.
-pub unsafe fn method(api: &Api) -> Object {
-    if API.load(Ordering::Acquire).is_null() {
-        API.store(Box::into_raw(Box::new(*api)), Ordering::Release);
-    }
-    // SAFETY: the caller promises the GIL.
-    unsafe { api.method(&METHOD) }
-}
-
 /// # Safety
 /// Called by the interpreter, with a tuple.
 unsafe extern "C" fn slots(_: *mut c_void, arguments: *mut c_void) -> *mut c_void {
-    // SAFETY: it was set when the method was made, and stays.
-    let Some(api) = (unsafe { API.load(Ordering::Acquire).as_ref() }) else {
+    let Some(api) = Api::shared() else {
         return ptr::null_mut();
     };
     // SAFETY: the interpreter calls with the GIL; `entry` gives a frame object, a number and an object.
@@ -73,13 +56,12 @@ unsafe extern "C" fn slots(_: *mut c_void, arguments: *mut c_void) -> *mut c_voi
 
 /// Returns the address of a frame object's first variable.
 unsafe fn variables(api: &Api, frame: Object) -> *const Object {
-    let word = |object: Object, offset: usize| {
-        // SAFETY: the object is alive and has a word at this offset.
-        unsafe { object.byte_add(offset).cast::<Object>().read() }
-    };
-    if api.has_inner_frames {
-        return word(frame, INNER).wrapping_byte_add(VARIABLES).cast();
+    // SAFETY: a frame object is alive, and has these words.
+    unsafe {
+        if api.has_inner_frames {
+            return word(frame, INNER).wrapping_byte_add(VARIABLES).cast();
+        }
+        let size = word(word(frame, TYPE), BASIC_SIZE) as usize;
+        frame.wrapping_byte_add(size.wrapping_sub(8)).cast()
     }
-    let size = word(word(frame, TYPE), BASIC_SIZE) as usize;
-    frame.wrapping_byte_add(size.wrapping_sub(8)).cast()
 }

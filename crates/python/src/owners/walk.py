@@ -1,4 +1,4 @@
-"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, before=(), is_thorough=False) -> (owners, facts).
+"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, before=(), is_thorough=False, heap=None) -> (owners, facts).
 
 Runs inside foreign processes: calls nothing of the program, holds nothing afterwards, starts no collection. Objects are asked through
 built-in types' own descriptors, and told apart by id() and id(type()), since a metaclass may have a __hash__. More in README.md."""
@@ -91,9 +91,15 @@ def graph(w, function, node):
         if id(T) not in w.edges:
             w.types.append(T)
             python = any([base is w.torch["python"] for base in type_mro(T)])
-            w.edges[id(T)] = (class_attribute(T, "next_functions"), class_attribute(T, "variable"), python)
-        following, variable, python = w.edges[id(T)]
+            number = class_attribute(T, "_sequence_nr")
+            w.edges[id(T)] = (class_attribute(T, "next_functions"), class_attribute(T, "variable"), python, type(number) is METHOD and number)
+        following, variable, python, number = w.edges[id(T)]
         try:
+            age = number(function) if number else 0
+            if age < w.ages[0]:
+                w.ages[0] = age
+            if w.ages[1] < age < UNLIMITED:  # that of AccumulateGrad is the highest number there is
+                w.ages[1] = age
             if type(following) in (GETSET, MEMBER):
                 stack.extend([pair[0] for pair in following.__get__(function) if pair[0] is not None])
             if type(variable) in (GETSET, MEMBER):
@@ -268,11 +274,11 @@ def names_of(w):
         graphs.append(("graph", path, w.roots[int(top)], count, leaves))
     return owners, kinds, graphs
 
-def look_at_all(frames, wanted, budget_s, before, is_thorough, start):
+def look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start):
     w = Walk()
     for i, name in enumerate(Walk.__slots__[:29]):
         setattr(w, name, set() if i < 4 else [] if i < 11 else {})
-    w.graphs = []
+    w.graphs, w.ages = [], [UNLIMITED, 0]
     w.cost, w.count, w.stopped, w.dicts, w.limit, w.deep = 0, 0, False, DICTS, start + budget_s, UNLIMITED
     w.begins, w.ends = wanted or (None, None)
     w.seen.update([id(globals()), id(frames), id(wanted), id(before)])
@@ -285,9 +291,10 @@ def look_at_all(frames, wanted, budget_s, before, is_thorough, start):
     try:
         others = begin(w, frames, before)
         run(w)
-        whole, missing, free = not w.stopped, not_named(w) if wanted else set(), set()
+        whole, missing, had, free = not w.stopped, not_named(w) if wanted else set(), set(), set()
+        if whole and heap:
+            had, free = in_heap(w, missing, heap, is_thorough)
         if whole and (wanted is None or missing and is_thorough):
-            free = unreachable(w, missing)
             libraries(w, others)
             missing = not_named(w) if wanted else set()
         owners, kinds, graphs = names_of(w)
@@ -295,18 +302,18 @@ def look_at_all(frames, wanted, budget_s, before, is_thorough, start):
         if guard:
             guard.__exit__(None, None, None)
     return owners, {"stopped": not whole, "certain": is_thorough and not w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs, "kinds": kinds,
-                    "missing": sorted(missing), "unreachable": free}
+                    "missing": sorted(missing), "unreachable": free, "had": had, "ages": w.ages}
 
 def not_named(w):
     """The numbers of the wanted blocks that nothing named."""
     return set(range(1, len(w.begins) + 1)).difference([wants(w, address) for address in w.found])
 
-def walk(frames, wanted, budget_s, before=(), is_thorough=False):
+def walk(frames, wanted, budget_s, before=(), is_thorough=False, heap=None):
     start, held = clock(), gc.get_threshold()
     if held[0] > 0:  # not gc.disable: if another thread calls that, or this, meanwhile, it could not be told, and would be undone
         gc.set_threshold(NEVER, *held[1:])
     try:
-        return look_at_all(frames, wanted, budget_s, before, is_thorough, start)
+        return look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start)
     finally:
         if gc.get_threshold()[0] == NEVER:
             gc.set_threshold(*held)

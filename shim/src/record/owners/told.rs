@@ -21,11 +21,13 @@ impl Head {
             .split('\t')
             .map(|number| number.parse::<u64>().unwrap_or(0));
         let objects = numbers.next().unwrap_or(0);
-        let [_, stopped, collects] = [(); 3].map(|()| numbers.next().unwrap_or(0));
+        let [_, stopped, collects, is_new] = [(); 4].map(|()| numbers.next().unwrap_or(0));
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
         Head {
             objects,
-            flags: flag(stopped == 1, walk::STOPPED) | flag(collects == 0, walk::NO_COLLECTOR),
+            flags: flag(stopped == 1, walk::STOPPED)
+                | flag(collects == 0, walk::NO_COLLECTOR)
+                | flag(is_new == 1, walk::NEW_GRAPHS),
         }
     }
 }
@@ -72,9 +74,9 @@ mod tests {
 
     #[test]
     fn heads_are_read() {
-        let head = Head::of("4711\t1000\t1\t0");
+        let head = Head::of("4711\t1000\t1\t0\t0");
         assert_eq!(head.objects, 4711);
         assert_eq!(head.flags, walk::STOPPED | walk::NO_COLLECTOR);
-        assert_eq!(Head::of("3\t9\t0\t1").flags, 0);
+        assert_eq!(Head::of("3\t9\t0\t1\t1").flags, walk::NEW_GRAPHS);
     }
 }

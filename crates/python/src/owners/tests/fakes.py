@@ -1,4 +1,6 @@
 """The program as the native side loads it, and stand-ins for torch. Nothing of torch is installed where these tests run."""
+import datetime
+import gc
 import os
 import sys
 import types
@@ -11,6 +13,29 @@ def load():
     space = {"__name__": "gpushim_owners"}
     exec(compile(text, "<gpushim owners>", "exec"), space)
     return space
+
+
+def heap(objects, types, microseconds):
+    """What the native side finds: the collector's rule, in Python."""
+    if microseconds <= 0:
+        return tuple([value for value in objects if type(value) in types]), ()
+    one = [[]]
+    own = sys.getrefcount(one[0]) - 1  # but for the list
+    places = {id(value): place for place, value in enumerate(objects)}
+    counts = [sys.getrefcount(objects[place]) - own - 1 for place in range(len(objects))]
+    for place in range(len(objects)):
+        for part in [places.get(id(part)) for part in gc.get_referents(objects[place])]:
+            if part is not None:
+                counts[part] -= 1
+    held = [place for place, count in enumerate(counts) if count > 0]
+    reached = set(held)
+    while held:
+        for part in [places.get(id(part)) for part in gc.get_referents(objects[held.pop()])]:
+            if part is not None and part not in reached:
+                reached.add(part)
+                held.append(part)
+    found = [(value, place) for place, value in enumerate(objects) if type(value) in types]
+    return tuple([value for value, _ in found]), tuple([value for value, place in found if place not in reached])
 
 
 PROGRAM = load()
@@ -46,8 +71,15 @@ class Tensor(TensorBase):
         self.grad, self.grad_fn, self.is_leaf, self.retains_grad = None, grad_fn, grad_fn is None, False
 
 
-class Node:
+class Node(datetime.timedelta):
+    """A node, whose sequence number a method in C gives, as that of PyTorch does."""
     __slots__ = ("next_functions", "__weakref__")
+    last = 0
+    _sequence_nr = datetime.timedelta.total_seconds
+
+    def __new__(cls, *following):
+        Node.last += 1
+        return datetime.timedelta.__new__(cls, 0, Node.last)
 
     def __init__(self, *following):
         self.next_functions = tuple((node, 0) for node in following)

@@ -27,7 +27,7 @@ def slots(frame, count, unset):
 def asked(tensors, is_thorough=True, budget_s=20):
     """The head, and kind, path and root by address."""
     blocks = sorted((t.address, t.address + t.size) for t in tensors)
-    text = entry(struct.pack("%dQ" % (2 * len(blocks)), *[word for block in blocks for word in block]), budget_s, is_thorough, slots)
+    text = entry(struct.pack("%dQ" % (2 * len(blocks)), *[word for block in blocks for word in block]), budget_s, is_thorough, slots, fakes.heap)
     head, *lines = text.split("\n")
     found = {}
     for line in lines:
@@ -95,6 +95,23 @@ class Entry(unittest.TestCase):
         self.assertEqual(asked([block])[1][block.address][:2], ("a", "losses[*]"))
         losses.clear()
         self.assertEqual(asked([block])[1][block.address], ("c", "", ""))
+
+    def test_whether_all_graphs_are_younger_than_the_last_walk(self):
+        block, losses = self.unowned(), [Tensor(grad_fn=Node(AccumulateGrad(Tensor())))]
+
+        def is_new(budget_s=20):
+            return asked([block], budget_s=budget_s)[0][4]
+        is_new()
+        self.assertEqual(is_new(), 0)
+        losses[0].grad_fn = Node(losses[0].grad_fn)
+        self.assertEqual(is_new(), 0)
+        losses[0].grad_fn = Node()
+        self.assertEqual(is_new(), 1)
+        losses.clear()
+        self.assertEqual(is_new(), 1)
+        is_new(budget_s=0)  # sees nothing: which are younger than this one is not known
+        losses.append(Tensor(grad_fn=Node()))
+        self.assertEqual((is_new(), is_new()), (0, 0))
 
     def test_no_graph_is_named_where_two_are_as_large(self):
         block = self.unowned()
