@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Mutex;
 
 mod api;
-mod heap;
+mod collectable;
 mod slots;
 
 use api::{Api, Object};
@@ -57,7 +57,7 @@ pub enum Walked {
 #[derive(Debug)]
 pub struct Owners {
     api: Api,
-    /// The function `entry`, the methods `slots` and `heap`; null before the first walk.
+    /// The function `entry`, the methods `slots` and `collectable`; null before the first walk.
     program: Mutex<[Object; 3]>,
 }
 
@@ -142,7 +142,7 @@ impl Owners {
     pub unsafe fn walk(&self, walk: &Walk<'_>, take: impl FnOnce(&str)) -> Walked {
         let api = &self.api;
         // SAFETY: the caller promises the GIL.
-        let Some([entry, slots, heap]) = (unsafe { self.compiled() }) else {
+        let Some([entry, slots, collectable]) = (unsafe { self.compiled() }) else {
             // SAFETY: as above.
             return unsafe { self.failure() };
         };
@@ -151,7 +151,13 @@ impl Owners {
             let bytes = api.bytes(walk.blocks);
             let budget = (api.float)(walk.budget_s as c_double);
             let thorough = (api.long)(c_int::from(walk.is_thorough).into());
-            let arguments = api.tuple(&[bytes, budget, thorough, api.more(slots), api.more(heap)]);
+            let arguments = api.tuple(&[
+                bytes,
+                budget,
+                thorough,
+                api.more(slots),
+                api.more(collectable),
+            ]);
             api.untraced(|| api.call(entry, arguments))
         };
         if text.is_null() {
@@ -183,7 +189,7 @@ impl Owners {
         Walked::Raised
     }
 
-    /// The function `entry`, the methods `slots` and `heap`, borrowed. `None`: with an exception.
+    /// The function `entry`, the methods `slots` and `collectable`, borrowed. `None`: with an exception.
     ///
     /// # Safety
     /// As [`Owners::walk`].
@@ -205,11 +211,14 @@ impl Owners {
                     false => (api.get)(space, c"entry".as_ptr()),
                 };
                 let slots = api.method(&slots::METHOD);
-                let heap = api.method(&heap::METHOD);
-                if [entry, slots, heap].iter().any(|part| part.is_null()) {
+                let collectable = api.method(&collectable::METHOD);
+                if [entry, slots, collectable]
+                    .iter()
+                    .any(|part| part.is_null())
+                {
                     return None;
                 }
-                *program = [api.more(entry), slots, heap];
+                *program = [api.more(entry), slots, collectable];
             }
         }
         Some(*program)

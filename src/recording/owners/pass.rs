@@ -180,20 +180,9 @@ impl<'a> Pass<'a> {
         let mut told: FxHashMap<Block, Told> = self.told.drain(..).collect();
         // Graphs whose nodes are all younger than the walk before do not keep what was there then.
         if has(walk::NEW_GRAPHS) {
-            let native = self.number(OwnerWords {
-                path: 0,
-                root: 0,
-                kept: Kept::Native,
-            });
-            let is_old = |block: &Block| block.2 < self.last_walk;
-            for (_, told) in told.iter_mut().filter(|(block, _)| is_old(block)) {
-                let owner = told
-                    .owner
-                    .and_then(|owner| self.owners.table.get(owner as usize));
-                if owner.is_some_and(|owner| owner.kept == Kept::Graph) {
-                    told.owner = Some(native);
-                }
-            }
+            let owner = |told: &Told| self.owners.table.get(told.owner? as usize);
+            let is_of_graph = |told: &Told| owner(told).is_some_and(|it| it.kept == Kept::Graph);
+            told.retain(|block, told| block.2 >= self.last_walk || !is_of_graph(told));
         }
         if !has(walk::STOPPED) && !at_end {
             let layers = self.live.keys().map(|(layer, _)| *layer);
@@ -206,6 +195,12 @@ impl<'a> Pass<'a> {
                 let unfound = self.looked_for(&live);
                 let of = self.owners.of_block.entry(block).or_insert(unfound);
                 of.was_missing = true;
+                let owner = of
+                    .owner
+                    .and_then(|owner| self.owners.table.get(owner as usize));
+                if has(walk::NEW_GRAPHS) && owner.is_some_and(|owner| owner.kept == Kept::Graph) {
+                    of.owner = None;
+                }
             }
         }
         for (block, mut told) in told {

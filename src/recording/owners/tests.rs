@@ -231,7 +231,7 @@ fn a_graph_does_not_keep_what_is_older_than_its_nodes() {
     told(0x1000);
     told(0x2000);
     made.walked_with(Occasion::High, walk::NEW_GRAPHS);
-    assert_eq!(kept(0x1000), Some(Kept::Native));
+    assert_eq!(kept(0x1000), None);
     assert_eq!(kept(0x2000), Some(Kept::Graph));
     // A graph that grows may have both.
     told(0x2000);

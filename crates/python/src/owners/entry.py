@@ -1,4 +1,4 @@
-# The call of the library: entry(blocks, budget_s, is_thorough, slots, heap) -> text
+# The call of the library: entry(blocks, budget_s, is_thorough, slots, collectable) -> text
 
 CELL = type((lambda value: lambda: value)(0).__closure__[0])
 NAMED, PARAMETER, BUFFER, GRADIENT, STATE, GRAPH, UNREACHABLE, UNKNOWN = "npbgsauc"
@@ -42,17 +42,17 @@ def main_graph(graphs):
     most = max(nodes, key=nodes.get)
     return most if nodes[most] >= .9 * sum(nodes.values()) else ("", "")
 
-def entry(blocks, budget_s, is_thorough, slots, heap):
+def entry(blocks, budget_s, is_thorough, slots, collectable):
     """The owners of device memory, as text: a line of objects seen, nanoseconds, whether the time was up (1), whether the collector is on (1),
     whether every node of an autograd graph is younger than the last walk (1); then for each block address, kind, path and root. `blocks`: begin
-    and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the first variables of a frame. `heap(objects, types,
-    microseconds)`: those of these types, and those of them that only unreachable objects refer to."""
+    and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the first variables of a frame. `collectable(objects, types,
+    microseconds)`: those of these types that only unreachable objects refer to."""
     if OLD and (sys.gettrace() or sys.getprofile()):  # they would see the walk; since 3.11 the library has them wait
         return "0\t0\t1\t%d\t0" % gc.isenabled()
     words = memoryview(blocks).cast("Q")
     wanted = (words[::2].tolist(), words[1::2].tolist())
     started = time.perf_counter()
-    owners, facts = walk(stacks(slots), wanted, budget_s, named_before, is_thorough, heap)
+    owners, facts = walk(stacks(slots), wanted, budget_s, named_before, is_thorough, collectable)
     lines = []
     for (address, _, path, root), kind in zip(owners, facts["kinds"]):
         lines.append("%x\t%s\t%s\t%s" % (address, kind, path, root))
@@ -61,9 +61,8 @@ def entry(blocks, budget_s, is_thorough, slots, heap):
         path, root = main_graph(facts["graphs"]) if facts["graphs"] else ("", "")
         rest = (GRAPH, path, root) if facts["graphs"] else (UNKNOWN, "", "")
         for block in facts["missing"]:
-            had = block in facts["had"]  # by a tensor in Python, to which the walk found no name
-            told = (UNREACHABLE if block in facts["unreachable"] else UNKNOWN, "", "") if had else rest
-            if not had or told[0] == UNREACHABLE or facts["certain"]:
+            told = (UNREACHABLE, "", "") if block in facts["unreachable"] else rest
+            if told[0] != UNKNOWN or facts["certain"]:
                 lines.append("%x\t%s\t%s\t%s" % ((wanted[0][block - 1],) + told))
     if len(named_before) > 1000:
         named_before.clear()

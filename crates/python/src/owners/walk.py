@@ -1,4 +1,4 @@
-"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, before=(), is_thorough=False, heap=None) -> (owners, facts).
+"""By which name the program reaches each tensor: walk(frames, wanted, budget_s, before=(), is_thorough=False, collectable=None) -> (owners, facts).
 
 Runs inside foreign processes: calls nothing of the program, holds nothing afterwards, starts no collection. Objects are asked through
 built-in types' own descriptors, and told apart by id() and id(type()), since a metaclass may have a __hash__. More in README.md."""
@@ -274,7 +274,7 @@ def names_of(w):
         graphs.append(("graph", path, w.roots[int(top)], count, leaves))
     return owners, kinds, graphs
 
-def look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start):
+def look_at_all(frames, wanted, budget_s, before, is_thorough, collectable, start):
     w = Walk()
     for i, name in enumerate(Walk.__slots__[:29]):
         setattr(w, name, set() if i < 4 else [] if i < 11 else {})
@@ -291,10 +291,9 @@ def look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start):
     try:
         others = begin(w, frames, before)
         run(w)
-        whole, missing, had, free = not w.stopped, not_named(w) if wanted else set(), set(), set()
-        if whole and heap:
-            had, free = in_heap(w, missing, heap, is_thorough)
+        whole, missing, free = not w.stopped, not_named(w) if wanted else set(), set()
         if whole and (wanted is None or missing and is_thorough):
+            free = unreachable(w, missing, collectable)
             libraries(w, others)
             missing = not_named(w) if wanted else set()
         owners, kinds, graphs = names_of(w)
@@ -302,18 +301,18 @@ def look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start):
         if guard:
             guard.__exit__(None, None, None)
     return owners, {"stopped": not whole, "certain": is_thorough and not w.stopped, "objects": w.count, "seconds": clock() - start, "graphs": graphs, "kinds": kinds,
-                    "missing": sorted(missing), "unreachable": free, "had": had, "ages": w.ages}
+                    "missing": sorted(missing), "unreachable": free, "ages": w.ages}
 
 def not_named(w):
     """The numbers of the wanted blocks that nothing named."""
     return set(range(1, len(w.begins) + 1)).difference([wants(w, address) for address in w.found])
 
-def walk(frames, wanted, budget_s, before=(), is_thorough=False, heap=None):
+def walk(frames, wanted, budget_s, before=(), is_thorough=False, collectable=None):
     start, held = clock(), gc.get_threshold()
     if held[0] > 0:  # not gc.disable: if another thread calls that, or this, meanwhile, it could not be told, and would be undone
         gc.set_threshold(NEVER, *held[1:])
     try:
-        return look_at_all(frames, wanted, budget_s, before, is_thorough, heap, start)
+        return look_at_all(frames, wanted, budget_s, before, is_thorough, collectable, start)
     finally:
         if gc.get_threshold()[0] == NEVER:
             gc.set_threshold(*held)

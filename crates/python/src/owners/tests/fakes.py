@@ -15,10 +15,10 @@ def load():
     return space
 
 
-def heap(objects, types, microseconds):
+def collectable(objects, types, microseconds):
     """What the native side finds: the collector's rule, in Python."""
     if microseconds <= 0:
-        return tuple([value for value in objects if type(value) in types]), ()
+        return ()
     one = [[]]
     own = sys.getrefcount(one[0]) - 1  # but for the list
     places = {id(value): place for place, value in enumerate(objects)}
@@ -34,8 +34,7 @@ def heap(objects, types, microseconds):
             if part is not None and part not in reached:
                 reached.add(part)
                 held.append(part)
-    found = [(value, place) for place, value in enumerate(objects) if type(value) in types]
-    return tuple([value for value, _ in found]), tuple([value for value, place in found if place not in reached])
+    return tuple([value for place, value in enumerate(objects) if place not in reached and type(value) in types])
 
 
 PROGRAM = load()

@@ -27,7 +27,7 @@ def slots(frame, count, unset):
 def asked(tensors, is_thorough=True, budget_s=20):
     """The head, and kind, path and root by address."""
     blocks = sorted((t.address, t.address + t.size) for t in tensors)
-    text = entry(struct.pack("%dQ" % (2 * len(blocks)), *[word for block in blocks for word in block]), budget_s, is_thorough, slots, fakes.heap)
+    text = entry(struct.pack("%dQ" % (2 * len(blocks)), *[word for block in blocks for word in block]), budget_s, is_thorough, slots, fakes.collectable)
     head, *lines = text.split("\n")
     found = {}
     for line in lines:

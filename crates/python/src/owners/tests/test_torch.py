@@ -112,9 +112,9 @@ class Torch(unittest.TestCase):
         fakes.library("somelib", cache=[far])
         try:
             blocks = [(t.address, t.address + 512) for t in (near, far)]
-            self.assertEqual([o[3] for o in walk([frame(x=near)], fakes.wanted(blocks), 9, (), True, fakes.heap)[0]], ["main train.py:7", "module somelib"])
-            all_of_it = walk([frame(x=near)], fakes.wanted(blocks), 9, (), True, fakes.heap)[1]["objects"]
-            self.assertLess(walk([frame(x=near)], fakes.wanted(blocks[:1]), 9, (), True, fakes.heap)[1]["objects"], all_of_it - 50)
+            self.assertEqual([o[3] for o in walk([frame(x=near)], fakes.wanted(blocks), 9, (), True, fakes.collectable)[0]], ["main train.py:7", "module somelib"])
+            all_of_it = walk([frame(x=near)], fakes.wanted(blocks), 9, (), True, fakes.collectable)[1]["objects"]
+            self.assertLess(walk([frame(x=near)], fakes.wanted(blocks[:1]), 9, (), True, fakes.collectable)[1]["objects"], all_of_it - 50)
         finally:
             del sys.modules["somelib"]
 

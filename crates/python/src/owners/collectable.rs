@@ -1,6 +1,6 @@
-//! Objects of some types among all that the collector knows, and those of them that it will free.
+//! Objects that only unreachable objects refer to: the collector will free them.
 //!
-//! It frees what only unreachable objects refer to, by this rule: references that objects have from each other are taken off their
+//! This is the collector's own rule: references that objects have from each other are taken off their
 //! counts. What then has some left is held from outside, and so is all that it refers to.
 
 use std::ffi::{c_int, c_void};
@@ -29,19 +29,19 @@ type Visit = unsafe extern "C" fn(Object, *mut c_void) -> c_int;
 type Traverse = unsafe extern "C" fn(Object, Visit, *mut c_void) -> c_int;
 
 pub static METHOD: MethodDef = MethodDef {
-    name: c"heap".as_ptr(),
-    function: heap,
+    name: c"collectable".as_ptr(),
+    function: collectable,
     flags: WITH_ARGUMENTS,
     about: ptr::null(),
 };
 
-/// The method `heap(objects, types, microseconds)`. It returns two tuples: the objects of these types, and
-/// those of them that only unreachable objects refer to. The second one is empty if the time was up.
-/// `objects` is the list of all objects that the collector knows.
+/// The method `collectable(objects, types, microseconds)`. It returns a tuple of the objects of these types
+/// that only unreachable objects refer to, empty if the time was up. `objects` is the list of all
+/// objects that the collector knows.
 ///
 /// # Safety
 /// Called by the interpreter, with a tuple.
-unsafe extern "C" fn heap(_: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+unsafe extern "C" fn collectable(_: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let Some(api) = Api::shared() else {
         return ptr::null_mut();
     };
@@ -55,23 +55,15 @@ unsafe extern "C" fn heap(_: *mut c_void, arguments: *mut c_void) -> *mut c_void
         let types: Vec<Object> = (0..(api.tuple_size)(types))
             .map(|place| (api.tuple_get)(types, place))
             .collect();
-        let is_laid_out = is_laid_out(objects);
-        let objects: Vec<Object> = (0..(api.list_size)(objects))
-            .map(|place| (api.list_get)(objects, place))
-            .collect();
-        let of_types = |found: &[Object]| {
-            let found = found.iter().copied();
-            let found = found.filter(|object| types.contains(&word(*object, TYPE)));
-            let found: Vec<Object> = found.map(|object| api.more(object)).collect();
-            api.tuple(&found)
-        };
-        let all = of_types(&objects);
-        let free = match micros {
-            0 => None,
-            micros if is_laid_out => Heap::of(objects).unreachable(Duration::from_micros(micros)),
-            _ => None,
-        };
-        api.tuple(&[all, of_types(&free.unwrap_or_default())])
+        let heap = is_laid_out(objects).then(|| {
+            let places = 0..(api.list_size)(objects);
+            Heap::of(places.map(|place| (api.list_get)(objects, place)).collect())
+        });
+        let free = heap.and_then(|heap| heap.unreachable(Duration::from_micros(micros)));
+        let free = free.unwrap_or_default().into_iter();
+        let free = free.filter(|object| types.contains(&word(*object, TYPE)));
+        let free: Vec<Object> = free.map(|object| api.more(object)).collect();
+        api.tuple(&free)
     }
 }
 
