@@ -94,7 +94,7 @@ impl Heap {
     /// The thread holds the GIL, and the objects are alive.
     unsafe fn unreachable(&self, time: Duration) -> Option<Vec<Object>> {
         let start = Instant::now();
-        let is_late = |done: usize| done % CHUNK == 0 && start.elapsed() > time;
+        let is_late = |done: usize| done.is_multiple_of(CHUNK) && start.elapsed() > time;
         // One reference is the list's.
         // SAFETY: the objects are alive.
         let count = |object: &Object| unsafe { (word(*object, COUNT) as u32).wrapping_sub(1) };
