@@ -15,6 +15,18 @@ def load():
     return space
 
 
+MRO = type.__dict__["__mro__"].__get__
+
+
+def is_module(value):
+    return types.ModuleType in MRO(type(value))
+
+
+def referents(value):
+    """Not of modules: that of asyncio tells freed objects in 3.12, which would be freed again."""
+    return [] if is_module(value) else gc.get_referents(value)
+
+
 def collectable(objects, types, microseconds):
     """What the native side finds: the collector's rule, in Python."""
     if microseconds <= 0:
@@ -24,13 +36,13 @@ def collectable(objects, types, microseconds):
     places = {id(value): place for place, value in enumerate(objects)}
     counts = [sys.getrefcount(objects[place]) - own - 1 for place in range(len(objects))]
     for place in range(len(objects)):
-        for part in [places.get(id(part)) for part in gc.get_referents(objects[place])]:
+        for part in [places.get(id(part)) for part in referents(objects[place])]:
             if part is not None:
                 counts[part] -= 1
     held = [place for place, count in enumerate(counts) if count > 0]
     reached = set(held)
     while held:
-        for part in [places.get(id(part)) for part in gc.get_referents(objects[held.pop()])]:
+        for part in [places.get(id(part)) for part in referents(objects[held.pop()])]:
             if part is not None and part not in reached:
                 reached.add(part)
                 held.append(part)

@@ -272,6 +272,23 @@ class Others(unittest.TestCase):
         self.assertEqual(set(mine), {"data[*]['value']", "many[*]", "box.<attribute>", "states['layers[*].weight']", "states['layers[*].bias']", "[*]"})
         self.assertEqual([o for o in owners if any(word in o[2] + o[3] for word in ("iller", "4111", "user_", "12"))], [])
 
+    def test_no_module_is_asked_for_its_referents(self):
+        """That of asyncio tells freed objects in 3.12: a list of them frees them once more."""
+        import asyncio
+        asked, refer = [], fakes.PROGRAM["refer"]
+
+        def watched(value):
+            asked.append(fakes.is_module(value))
+            return refer(value)
+        fakes.PROGRAM["refer"] = watched
+        try:
+            hidden = Tensor()
+            walk([frame(asyncio=asyncio, modules=dict(sys.modules))], fakes.wanted([(hidden.address, hidden.address + 512)]), 20, (), True, fakes.collectable)
+        finally:
+            fakes.PROGRAM["refer"] = refer
+        self.assertGreater(len(asked), 100)
+        self.assertFalse(any(asked))
+
     def test_a_cycle_and_a_deep_list_end(self):
         deep = tensor = Tensor()
         for _ in range(20000):
