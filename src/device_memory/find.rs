@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::asker::{Asker, LIBRARIES, NCCL, is_passed_on};
 use super::communicators::Communicators;
-use super::owner::{LIBRARIES, NCCL, Owner, is_passed_on};
 use super::rows::{MemoryPart, MemoryRow, Place, Rows};
 use super::sums::{DeviceSums, Key, MemorySums};
 use crate::recording::{CallSite, Names, is_workspace};
@@ -40,14 +40,14 @@ pub struct DeviceMemory {
 
 /// Who asked for memory, by stack: naming one takes long.
 #[derive(Debug, Default)]
-pub struct Owners(FxHashMap<u32, (Owner, bool)>);
+pub struct Askers(FxHashMap<u32, (Asker, bool)>);
 
-impl Owners {
+impl Askers {
     /// The owner of a stack, and whether it passed the request on for one array.
-    fn of(&mut self, names: &mut dyn Names, stack: u32) -> (Owner, bool) {
+    fn of(&mut self, names: &mut dyn Names, stack: u32) -> (Asker, bool) {
         let known = self.0.entry(stack).or_insert_with(|| {
             let frames = names.stack(stack);
-            (Owner::of(&frames), is_passed_on(&frames))
+            (Asker::of(&frames), is_passed_on(&frames))
         });
         known.clone()
     }
@@ -56,7 +56,7 @@ impl Owners {
 impl DeviceMemory {
     /// Makes the table of each device that the process uses, at the moment of the sums or at the end.
     pub fn of(memory: &MemorySums, at_end: bool, names: &mut dyn Names) -> Vec<DeviceMemory> {
-        let mut owners = Owners::default();
+        let mut askers = Askers::default();
         let devices = memory.devices();
         devices
             .map(|(device, of)| {
@@ -66,7 +66,7 @@ impl DeviceMemory {
                     of,
                     at_end,
                 };
-                making.table(&mut owners, names)
+                making.table(&mut askers, names)
             })
             .filter(|one| !one.rows.is_empty())
             .collect()
@@ -122,7 +122,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn table(&self, owners: &mut Owners, names: &mut dyn Names) -> DeviceMemory {
+    fn table(&self, askers: &mut Askers, names: &mut dyn Names) -> DeviceMemory {
         let totals = self.of.totals(self.at_end);
         let mut held: Vec<(Key, u64, u64)> = self.of.held(self.at_end).collect();
         held.sort_unstable_by_key(|(key, bytes, _)| (std::cmp::Reverse(*bytes), *key));
@@ -134,8 +134,8 @@ impl Making<'_> {
         for (number, (key, bytes, count)) in blocks.enumerate() {
             rooms = rooms.saturating_add(*bytes);
             let (owner, passed_on) = match number < NAMED && key.stack != 0 {
-                true => owners.of(names, key.stack),
-                false => (Owner::NotRecorded, false),
+                true => askers.of(names, key.stack),
+                false => (Asker::NotRecorded, false),
             };
             let amount = (*bytes, *count);
             match owner {
@@ -147,16 +147,16 @@ impl Making<'_> {
                         amount,
                     );
                 }
-                Owner::Framework(name) if passed_on => {
+                Asker::Framework(name) if passed_on => {
                     rows.plain(MemoryPart::Tensors, name, "tensors", amount);
                 }
-                Owner::Framework(name) if key.captured => {
+                Asker::Framework(name) if key.captured => {
                     rows.plain(MemoryPart::GraphPools, name, "pools of CUDA graphs", amount);
                 }
-                Owner::Framework("PyTorch") => {
+                Asker::Framework("PyTorch") => {
                     segments = (segments.0.saturating_add(*bytes), segments.1 + count);
                 }
-                Owner::Framework(name) => {
+                Asker::Framework(name) => {
                     rows.plain(
                         MemoryPart::Cache,
                         name,
@@ -164,16 +164,16 @@ impl Making<'_> {
                         amount,
                     );
                 }
-                Owner::Library(NCCL) => rows.add(self.of_nccl(key), *bytes, *count),
-                Owner::Library(number) => {
+                Asker::Library(NCCL) => rows.add(self.of_nccl(key), *bytes, *count),
+                Asker::Library(number) => {
                     let library = LIBRARIES.get(number);
                     let (name, what) = library.map_or(("", ""), |one| (one.name, one.what));
                     rows.plain(MemoryPart::Library, name, what, amount);
                 }
-                Owner::Code(file) => {
+                Asker::Code(file) => {
                     rows.plain(MemoryPart::Code, &file, "allocations of its own", amount);
                 }
-                Owner::NotRecorded => {
+                Asker::NotRecorded => {
                     let what = match (key.earlier, key.stack) {
                         (true, _) => "made before the oldest event",
                         (false, 0) => "without a recorded stack",

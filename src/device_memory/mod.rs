@@ -2,14 +2,14 @@
 //! uses.
 //!
 //! [`MemorySums`] adds up blocks by class and stack in one pass over the events, and code, graphs and
-//! contexts by the memory that went with them. `owner` tells from a stack which library asked.
+//! contexts by the memory that went with them. `asker` tells from a stack which library asked.
 //! `communicators` tells which communicator of NCCL. [`DeviceMemory`] is the table, `text` its look.
 //! Memory that cannot be told apart is a row.
 
+mod asker;
 mod communicators;
 mod driver;
 mod find;
-mod owner;
 mod rows;
 mod spare;
 mod sums;

@@ -12,7 +12,8 @@
 //! - What failed (`result` other than 0) changes nothing.
 //! - A context takes with it what it had handed out, and the segments for which there is no [`Kind::Release`].
 
-use super::event::{Event, Kind, Layer, flags};
+use super::event::{Event, Layer, flags};
+use super::kind::Kind;
 
 /// What an event does to memory.
 ///

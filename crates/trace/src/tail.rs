@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::clock::ClockSource;
-use super::event::{Event, Kind};
+use super::event::Event;
+use super::kind::Kind;
 use super::layout::{Chunk, Slot as State};
 use super::ring::{Ring, Slot, Word};
 use super::writer::{Mapped, Writer};

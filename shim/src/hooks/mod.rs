@@ -2,6 +2,7 @@
 
 pub mod caller;
 pub mod control;
+pub mod door;
 pub mod driver;
 pub mod entry;
 pub mod exports;

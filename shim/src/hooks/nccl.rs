@@ -5,15 +5,15 @@
 //! looked up in a library, it is the function of this library. The signatures are those of `nccl.h` since
 //! NCCL 2.4.
 
-use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::cuda::types::Handle;
 use crate::hooks::caller::Interposed;
+use crate::hooks::door::{c_name, door};
 use crate::hooks::entry;
-use crate::record::events;
+use crate::record::outside;
 
 /// `ncclUniqueId`, which is passed by value.
 #[derive(Clone, Copy)]
@@ -25,47 +25,20 @@ const SYSTEM_ERROR: c_int = 2;
 /// `ncclSuccess`: no error.
 const SUCCESS: c_int = 0;
 
-/// Defines functions of NCCL's. Each takes the caller's return address as one more argument, in the
-/// register named: first that of x86-64, then that of 64-bit Arm. There a structure that is passed by
-/// value takes up a register.
+/// Defines functions of NCCL's, each behind a [`door`].
 macro_rules! nccl_functions {
     ($(
         $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $found:ident, $x86:tt, $arm:tt,
+        fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $found:ident, $($register:tt)|+,
         ($ranks:expr, $rank:expr) -> $made:ident;
     )*) => { $(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// The arguments are those of NCCL's function.
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            #[cfg(target_arch = "aarch64")]
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $arm, ", x30"),
-                "b {inner}",
-                ".cfi_endproc",
-                inner = sym $inner,
-            );
-            #[cfg(target_arch = "x86_64")]
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $x86, ", [rsp]"),
-                "jmp {inner}",
-                ".cfi_endproc",
-                inner = sym $inner,
-            )
+        door! {
+            $(#[$doc])*
+            fn $name($($arg: $type),*) => $inner, $($register)|+
         }
 
         unsafe extern "C" fn $inner($($arg: $type,)* caller: *const c_void) -> c_int {
-            static REAL: Interposed = Interposed::new(match CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => c"",
-            });
+            static REAL: Interposed = Interposed::new(c_name!($name));
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
             let Some(real) = REAL.real(caller) else {
                 return SYSTEM_ERROR;
@@ -108,18 +81,18 @@ macro_rules! nccl_functions {
 nccl_functions! {
     /// A communicator of these ranks, of which this process is one.
     fn ncclCommInitRank(comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int),
-        init_rank, found_init_rank, "rcx", "x4", (ranks, rank) -> comm;
+        init_rank, found_init_rank, "rcx" | "x4", (ranks, rank) -> comm;
     /// A communicator of these ranks, with a configuration.
     fn ncclCommInitRankConfig(
         comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void
-    ), init_rank_config, found_init_rank_config, "r8", "x5", (ranks, rank) -> comm;
+    ), init_rank_config, found_init_rank_config, "r8" | "x5", (ranks, rank) -> comm;
     /// Communicators of all devices of this process.
     fn ncclCommInitAll(comms: *mut Handle, devices: c_int, list: *const c_int),
-        init_all, found_init_all, "rcx", "x3", (devices, 0) -> comms;
+        init_all, found_init_all, "rcx", (devices, 0) -> comms;
     /// A communicator of those ranks of another that name the same color.
     fn ncclCommSplit(
         comm: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut c_void
-    ), split, found_split, "r9", "x5", (0, key) -> made;
+    ), split, found_split, "r9", (0, key) -> made;
 }
 
 /// Calls a function that makes a communicator, and records when that began and when it was done.
@@ -127,7 +100,7 @@ fn making((ranks, rank): (c_int, c_int), made: *mut Handle, call: impl FnOnce() 
     let word = |number: c_int| u64::try_from(number).unwrap_or(0);
     entry::serve(
         || (),
-        || events::communicator_begins(word(ranks), word(rank)),
+        || outside::communicator_begins(word(ranks), word(rank)),
     );
     let result = call();
     entry::serve(
@@ -138,7 +111,7 @@ fn making((ranks, rank): (c_int, c_int), made: *mut Handle, call: impl FnOnce() 
                 true => (unsafe { *made }) as u64,
                 false => 0,
             };
-            events::communicator_ends(handle, result);
+            outside::communicator_ends(handle, result);
         },
     );
     result

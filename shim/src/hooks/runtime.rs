@@ -4,13 +4,13 @@
 //! whose memory comes and goes, as only here it is seen which library asks. Everything else goes to the cudart of the
 //! calling library, which calls our driver hooks.
 
-use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::base::thread;
 use crate::cuda::streams::named;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
+use crate::hooks::door::{c_name, door};
 use crate::hooks::entry;
 use crate::memory::{allocator, elastic, stream_ordered};
 
@@ -18,62 +18,20 @@ use crate::memory::{allocator, elastic, stream_ordered};
 /// meets these by a weak reference.
 const STUB_LIBRARY: c_int = 34;
 
-/// The register of 64-bit Arm for the argument that x86-64 has in this one.
-#[cfg(target_arch = "aarch64")]
-macro_rules! caller_register {
-    ("rsi") => {
-        "x1"
-    };
-    ("rdx") => {
-        "x2"
-    };
-    ("rcx") => {
-        "x3"
-    };
-    ("r8") => {
-        "x4"
-    };
-}
-
-/// Defines functions of the runtime's. Each takes the caller's return address as one more argument in
-/// the register named; what its body answers with `true` is done, and everything else is cudart's.
+/// Defines functions of the runtime's, each behind a [`door`]. If its body answers `true`, the call is
+/// done; everything else is cudart's.
 macro_rules! runtime_functions {
     ($(
         $(#[$doc:meta])*
         fn $name:ident($($arg:ident: $type:ty),*), $inner:ident, $register:tt, |$real:ident, $place:ident| $body:expr;
     )*) => { $(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As the runtime's function.
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
-            #[cfg(target_arch = "aarch64")]
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", caller_register!($register), ", x30"),
-                "b {inner}",
-                ".cfi_endproc",
-                inner = sym $inner,
-            );
-            #[cfg(target_arch = "x86_64")]
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $register, ", [rsp]"),
-                "jmp {inner}",
-                ".cfi_endproc",
-                inner = sym $inner,
-            )
+        door! {
+            $(#[$doc])*
+            fn $name($($arg: $type),*) => $inner, $register
         }
 
         unsafe extern "C" fn $inner($($arg: $type,)* caller: *const c_void) -> c_int {
-            static REAL: Interposed = Interposed::new(match std::ffi::CStr::from_bytes_with_nul(
-                concat!(stringify!($name), "\0").as_bytes(),
-            ) {
-                Ok(name) => name,
-                Err(_) => c"",
-            });
+            static REAL: Interposed = Interposed::new(c_name!($name));
             let is_done = !thread::inside()
                 && entry::serve(|| false, || {
                     let ($real, $place) = (|| REAL.real(caller), caller);
@@ -94,9 +52,7 @@ macro_rules! runtime_functions {
     )*
         /// The functions here, by the names that they are exported under.
         pub fn exports() -> impl Iterator<Item = (&'static CStr, *const c_void)> {
-            let names = [$(concat!(stringify!($name), "\0")),*];
-            let names = names.map(|name| CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default());
-            names.into_iter().zip([$($name as *const c_void),*])
+            [$((c_name!($name), $name as *const c_void)),*].into_iter()
         }
     };
 }

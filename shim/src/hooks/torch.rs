@@ -13,6 +13,8 @@ use gpushim_trace::Kind;
 
 use crate::base::{settings, thread};
 use crate::hooks::caller::Interposed;
+#[cfg(target_arch = "aarch64")]
+use crate::hooks::door::register_of_arm;
 use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
 use crate::record::events;
@@ -29,17 +31,6 @@ pub struct TorchDevice {
 
 /// `c10::DeviceType::CUDA`.
 const CUDA: i8 = 1;
-
-/// The register of 64-bit Arm for the argument that x86-64 has in this one.
-#[cfg(target_arch = "aarch64")]
-macro_rules! caller_register {
-    ("r8") => {
-        "x4"
-    };
-    ("r9") => {
-        "x5"
-    };
-}
 
 /// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
 /// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
@@ -79,7 +70,7 @@ macro_rules! torch_functions {
                 "stp x0, x1, [sp, #16]",
                 "stp x2, x3, [sp, #32]",
                 "str x4, [sp, #48]",
-                concat!("mov ", caller_register!($caller), ", x30"),
+                concat!("mov ", register_of_arm!($caller), ", x30"),
                 "bl {see}",
                 "mov x16, x0",
                 "ldp x0, x1, [sp, #16]",

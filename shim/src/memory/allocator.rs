@@ -8,6 +8,7 @@ use crate::base::thread::Uncancelled;
 use crate::cuda::device::Cuda;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
 use crate::cuda::{captures, context, green};
+use crate::memory::caches::Asking;
 use crate::memory::{capture_notices, elastic, growth, paged, registry, room, shortage};
 use crate::record::{events, trace};
 
@@ -59,7 +60,7 @@ fn allocate_whole(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Resu
     let result = shortage::ask(device, bytes, || match pool.allocate(context, bytes) {
         Err(OUT_OF_MEMORY) => {
             let is_more = room::release_broken();
-            if room::trim(None, true) > 0 || is_more {
+            if room::trim(Asking::Whole, None, true) > 0 || is_more {
                 pool.allocate(context, bytes)
             } else {
                 Err(OUT_OF_MEMORY)

@@ -4,6 +4,7 @@ use gpushim_alloc::Context;
 
 use crate::cuda::captures::{self, Open, PER_THREAD, Stream, Which};
 use crate::cuda::types::Handle;
+use crate::memory::caches::{self, News};
 use crate::memory::{drain, elastic, peer_access, policy, registry, surplus};
 use crate::record::events;
 
@@ -16,11 +17,8 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     }
     captures::enters(began);
     // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
-    if let Some(pool) = registry::pool() {
-        pool.capture_began(number);
-    }
-    registry::all().for_each(|entry| entry.pool.capture_began(number));
-    elastic::capture_begins();
+    registry::pool();
+    caches::tell(News::CaptureBegan(number));
     // After the pools: none of them begins a call from here on that would be refused.
     captures::counts(number);
     events::capture(true, stream as u64, 0);
@@ -74,11 +72,7 @@ fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
 /// Removes one capture; false if none fits.
 fn close(which: Which, stream: u64, graph: Option<u64>) -> bool {
     let is_closed = captures::close(which, |number| {
-        if let Some(pool) = registry::pool() {
-            pool.capture_ended(number, graph);
-        }
-        registry::all().for_each(|entry| entry.pool.capture_ended(number, graph));
-        elastic::capture_ends();
+        caches::tell(News::CaptureEnded(number, graph));
     });
     if is_closed {
         events::capture(false, stream, graph.unwrap_or(0));

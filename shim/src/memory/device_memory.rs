@@ -10,7 +10,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{context, devices, nvml};
-use crate::record::events;
+use crate::record::{outside, trace};
 
 /// Time between two samples.
 pub const PERIOD: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ impl Watched {
     /// Records what was in use when it had been made, if there is a trace.
     fn tell_made(&mut self) {
         if let Some((free, total)) = self.made
-            && events::context_made(self.context, self.device, free, total)
+            && outside::context_made(self.context, self.device, free, total)
         {
             self.made = None;
         }
@@ -81,9 +81,9 @@ fn figures() -> Option<(u64, u64)> {
     (asked == SUCCESS).then_some((free as u64, total as u64))
 }
 
-/// Free bytes of the current device, as the driver counts them; `None` without a context.
+/// Free bytes of the current device, as the driver counts them, for the trace; `None` without a context or a trace.
 pub fn free_bytes() -> Option<u64> {
-    context::current()?;
+    context::current().filter(|_| !trace::is_off())?;
     thread::call(figures).map(|(free, _)| free)
 }
 
@@ -113,7 +113,7 @@ pub fn sample(asked: &mut Asked) {
     }
     asked.last = Some(Instant::now());
     for (device, free, total) in changed() {
-        events::device_memory(device, free, total);
+        outside::device_memory(device, free, total);
         asked.about_process(device, free, total);
     }
 }
@@ -160,7 +160,7 @@ impl Asked {
         }
         self.process.push((device, Instant::now()));
         if let Some(bytes) = bytes {
-            events::process_memory(device, bytes, free, total);
+            outside::process_memory(device, bytes, free, total);
         }
     }
 }

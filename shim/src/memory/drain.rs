@@ -19,6 +19,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CAPTURE_UNSUPPORTED, CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, green};
 use crate::memory::budget::{self, Claim, Place};
+use crate::memory::caches::Asking;
 use crate::memory::{registry, room};
 
 /// An allocation that is kept for a wait.
@@ -140,7 +141,7 @@ fn allocate_from_cache(of: Context, error: CUresult) {
             return;
         }
     }
-    room::make_room();
+    room::make_room(Asking::Nobody, None);
     // Without it a wait asks the driver for one when it is needed.
     let _ = allocate(of, stays);
 }

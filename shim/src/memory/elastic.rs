@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use gpushim_alloc::elastic::{
-    Born, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Stats, Trouble,
-};
+use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Trouble};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 
@@ -20,9 +18,11 @@ use crate::base::thread::Uncancelled;
 use crate::base::{boundary, settings, stderr};
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
+use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_pages::Pages;
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{drain, growth, peer_access, registry, room};
+use crate::memory::{drain, growth, peer_access, registry};
+use crate::record::events::Held;
 use crate::record::{events, trace};
 
 /// The segments of a device, in one context of it.
@@ -94,10 +94,7 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
         return Some(pool);
     }
     boundary::prepare();
-    room::when_short(room::Else {
-        give_back,
-        give_complete,
-    });
+    caches::add(Place::Segments, &Segments);
     let mode = match settings::config().elastic {
         Setting::On => Mode::Least,
         Setting::Auto | Setting::Off => Mode::Pressure,
@@ -297,16 +294,6 @@ pub fn pin(address: u64) {
     }
 }
 
-/// A stream is about to capture.
-pub fn capture_begins() {
-    all().for_each(Elastic::capture_begins);
-}
-
-/// A capture has ended, or did not begin.
-pub fn capture_ends() {
-    all().for_each(Elastic::capture_ends);
-}
-
 /// A context may use another's memory from here on, or no longer.
 ///
 /// # Errors
@@ -334,25 +321,6 @@ pub fn context_gone(gone: Context) {
     }
 }
 
-/// The background thread's tick: gives back memory that has been spare for some time. Returns the bytes.
-pub fn decay() -> u64 {
-    all().map(Elastic::decay).sum()
-}
-
-/// Gives spare memory of a device, or of all, back to the driver. Returns the bytes.
-fn give_back(device: Option<i32>, waits: bool, patience: Duration) -> u64 {
-    let of_device = |pool: &&OfDevice| device.is_none_or(|device| pool.driver().device == device);
-    all()
-        .filter(of_device)
-        .map(|pool| pool.give_back(u64::MAX, waits, patience))
-        .sum()
-}
-
-/// Gives spare memory that no work uses back to the driver, until it is `bytes` or a little more. Returns the bytes given back.
-fn give_complete(device: i32, bytes: u64, patience: Duration) -> u64 {
-    at(device).map_or(0, |pool| pool.give_complete(bytes, patience))
-}
-
 /// The process ends: how often memory went elsewhere, and what that took.
 pub fn conclude() {
     for pool in all() {
@@ -369,12 +337,62 @@ pub fn conclude() {
     }
 }
 
-/// How the segments of a device stand; zeros if it has none.
-pub fn stats(device: i32) -> Stats {
-    at(device).map(Elastic::stats).unwrap_or_default()
-}
+/// The segments of all devices, as one of all caches.
+struct Segments;
 
-/// Bytes of a device's memory that segments hold. Takes no lock.
-pub fn held(device: i32) -> u64 {
-    at(device).map_or(0, |pool| pool.driver().held())
+impl Cache for Segments {
+    fn make_room(&self, search: &Search) -> u64 {
+        let of_device = |pool: &&OfDevice| match search.device {
+            Some(device) => pool.driver().device == device,
+            None => true,
+        };
+        let asked = all().filter(|_| search.asking != Asking::Segments);
+        asked
+            .filter(of_device)
+            .map(|pool| pool.give_back(u64::MAX, search.waits, search.patience))
+            .sum()
+    }
+
+    fn give_complete(&self, device: i32, bytes: u64, patience: Duration) -> u64 {
+        at(device).map_or(0, |pool| pool.give_complete(bytes, patience))
+    }
+
+    fn decay(&self) -> u64 {
+        all().map(Elastic::decay).sum()
+    }
+
+    fn returns(&self, _: i32) -> Option<u64> {
+        Some(0)
+    }
+
+    fn unused(&self, device: i32) -> Unused {
+        // Spare pages go back before a request fails.
+        let spare = at(device).map_or(0, |pool| pool.stats().spare);
+        Unused {
+            all: spare,
+            cached: spare,
+        }
+    }
+
+    fn held(&self, device: i32) -> Held {
+        let stats = at(device).map(Elastic::stats).unwrap_or_default();
+        Held {
+            allocated: stats.in_use,
+            reserved: stats.held,
+            ..Held::default()
+        }
+    }
+
+    fn held_now(&self, device: i32) -> Option<u64> {
+        Some(at(device).map_or(0, |pool| pool.driver().held()))
+    }
+
+    fn note(&self, news: News) {
+        match news {
+            News::CaptureBegan(_) => all().for_each(Elastic::capture_begins),
+            News::CaptureEnded(..) => all().for_each(Elastic::capture_ends),
+            News::Exported(address) => pin(address),
+            News::CaptureBroken(_) | News::GraphDerived(..) | News::GraphDestroyed(_) => {}
+        }
+    }
 }

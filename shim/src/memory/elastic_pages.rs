@@ -13,6 +13,7 @@ use crate::base::thread;
 use crate::cuda::device::{self, Event};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, SUCCESS};
+use crate::memory::caches::Asking;
 use crate::memory::{budget, neighbours, physical, room};
 use crate::record::events;
 
@@ -217,7 +218,7 @@ impl PageDriver for Pages {
     }
 
     fn make_room(&self) -> bool {
-        room::make_room_on(self.device) > 0
+        room::make_room(Asking::Segments, Some(self.device)) > 0
     }
 
     fn make_room_elsewhere(&self, bytes: u64) -> bool {

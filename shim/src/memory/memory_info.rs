@@ -7,7 +7,7 @@ use gpushim_alloc::device_pool::Device;
 
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};
-use crate::memory::{budget, driver_pools, elastic, registry};
+use crate::memory::{budget, caches, driver_pools};
 use crate::record::events::Held;
 
 /// How long a query waits for memory that is on its way between pools and the driver, and the interval at which it
@@ -48,32 +48,28 @@ pub unsafe fn ask(
 
 /// How often memory of a device went back to the driver; `None` while some is on its way.
 fn returns(device: i32) -> Option<u64> {
-    let of_pool = registry::used().map_or(Some(0), |pool| pool.returns(device))?;
-    let mut pools = registry::all().filter(|entry| entry.device == device);
-    pools.try_fold(of_pool, |sum, entry| Some(sum + entry.pool.returns()?))
+    caches::all().try_fold(0, |sum, cache| Some(sum + cache.returns(device)?))
 }
 
 /// Corrects the driver's figures, in bytes, for the current device.
 fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     let limit = budget::limit();
-    let is_served = registry::used().is_some() || registry::any() || elastic::any();
-    if limit.is_none() && !is_served {
+    if limit.is_none() && !caches::any() {
         return;
     }
     let device = i32::from(context::device());
-    let cached = registry::used().map_or(0, |pool| pool.cached_bytes(device));
-    let mut of_pools = registry::figures(device);
-    // Spare pages go back before a request fails.
-    let spare = elastic::stats(device).spare;
-    (of_pools.unused, of_pools.cached) = (of_pools.unused + spare, of_pools.cached + spare);
+    let of_caches = caches::all().map(|cache| cache.unused(device));
+    let (unused, cached) = of_caches.fold((0, 0), |(unused, cached), of| {
+        (unused + of.all, cached + of.cached)
+    });
     let mut free = free;
     if let Some(free) = free.as_deref_mut() {
-        *free += (cached + of_pools.cached) as usize;
+        *free += cached as usize;
     }
     if let Some(limit) = limit {
         driver_pools::count(device);
         // Memory that is cached for later requests is available.
-        let held = budget::held(device).saturating_sub(cached + of_pools.unused);
+        let held = budget::held(device).saturating_sub(unused);
         limited(free, total, limit, held);
     }
 }
@@ -84,40 +80,26 @@ pub fn of_device() -> (u64, u64) {
     context::current().map_or((0, 0), of)
 }
 
-/// What the pools of a device hold; `None` if none serves the process. Walks all blocks, under each
+/// What the caches of a device hold; `None` if none serves the process. Walks all blocks, under each
 /// pool's lock.
-pub fn of_pools(device: i32) -> Option<Held> {
-    if registry::used().is_none() && !registry::any() && !elastic::any() {
-        return None;
-    }
-    let mut held = Held::default();
-    if let Some(pool) = registry::used() {
-        let stats = pool.stats(Some(device));
-        (held.allocated, held.reserved) = (stats.allocated, stats.reserved);
-        held.quarantined = stats.quarantined;
-        held.largest_free = pool.largest_free(device);
-    }
-    for entry in registry::all().filter(|entry| entry.device == device) {
-        let stats = entry.pool.stats();
-        held.allocated += stats.allocated;
-        held.reserved += stats.reserved;
-        held.quarantined += stats.quarantined;
-        held.largest_free = held.largest_free.max(entry.pool.largest_free());
-    }
-    let of_segments = elastic::stats(device);
-    held.allocated += of_segments.in_use;
-    held.reserved += of_segments.held;
-    Some(held)
+pub fn of_caches(device: i32) -> Option<Held> {
+    caches::any().then(|| {
+        caches::all().fold(Held::default(), |sum, cache| {
+            let held = cache.held(device);
+            Held {
+                allocated: sum.allocated + held.allocated,
+                reserved: sum.reserved + held.reserved,
+                quarantined: sum.quarantined + held.quarantined,
+                largest_free: sum.largest_free.max(held.largest_free),
+            }
+        })
+    })
 }
 
-/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for no lock.
+/// What the caches of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for no lock.
 pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
-    let of_pool = registry::used().map_or(Some(0), |pool| pool.reserved_now(device))?;
-    let mut pools = registry::all().filter(|entry| entry.device == device);
-    pools.try_fold(of_pool + elastic::held(device), |held, entry| {
-        Some(held + entry.pool.reserved_now()?)
-    })
+    caches::all().try_fold(0, |held, cache| Some(held + cache.held_now(device)?))
 }
 
 fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {

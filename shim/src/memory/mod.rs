@@ -7,6 +7,7 @@
 
 pub mod allocator;
 pub mod budget;
+pub mod caches;
 pub mod capture_notices;
 pub mod device_memory;
 pub mod drain;

@@ -3,6 +3,7 @@
 
 use std::ptr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use gpushim_alloc::stream_pool::Settings;
 use gpushim_alloc::{Context, Policy};
@@ -10,35 +11,23 @@ use gpushim_alloc::{Context, Policy};
 use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
-use crate::cuda::{captures, context, device, primary};
+use crate::cuda::{captures, context, device};
+use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
 use crate::memory::registry::{self, RegisteredPool, all, changed, of};
 use crate::memory::surplus::release_surplus;
-use crate::memory::{drain, mappings, peer_access, pool_peers};
+use crate::memory::{drain, mappings, peer_access, policy};
+use crate::record::events::Held;
 
 /// Registers a pool, with its own settings.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
+    policy::of_streams(device)?;
+    // Before there is a pool: a capture that begins meanwhile is told to it.
+    caches::add(Place::Pools, &Pools);
     registry::add(handle, device, settings, || {
         if captures::any() {
             context::current().into_iter().for_each(drain::prepare);
         }
     })
-}
-
-/// The background thread's tick: gives back memory that no request has used lately. Returns the bytes.
-pub fn decay() -> u64 {
-    let mut given = 0;
-    for entry in all() {
-        note_idle(entry);
-        given += entry.pool.decay(device::driver());
-        // A destroyed pool gets no further requests.
-        if entry.handle.load(Ordering::Acquire) == 0 {
-            given += entry.pool.trim(device::driver(), 0);
-            entry.pool.vacate(device::driver());
-        }
-    }
-    primary::decay(pool_peers::gone);
-    drain::decay();
-    given
 }
 
 /// Tells a pool if no context could use its device.
@@ -148,4 +137,103 @@ pub fn primary_gone(device: i32) -> (u64, u64) {
         let (a, h) = entry.pool.abandon(device::driver());
         (allocated + a, held + h)
     })
+}
+
+/// All pools of streams and of pages, as one of all caches.
+struct Pools;
+
+impl Cache for Pools {
+    fn make_room(&self, search: &Search) -> u64 {
+        let others = registry::on(search.device);
+        others
+            .filter(|entry| search.asking != Asking::Pool(entry.pool.id()))
+            .map(|entry| {
+                let pool = &entry.pool;
+                pool.make_room(device::driver(), search.waits, search.patience)
+            })
+            .sum()
+    }
+
+    fn give_complete(&self, device: i32, bytes: u64, patience: Duration) -> u64 {
+        registry::on(Some(device)).fold(0, |given, entry| match bytes.saturating_sub(given) {
+            0 => given,
+            missing => {
+                given
+                    + entry
+                        .pool
+                        .give_complete(device::driver(), missing, patience)
+            }
+        })
+    }
+
+    fn decay(&self) -> u64 {
+        let mut given = 0;
+        for entry in all() {
+            note_idle(entry);
+            given += entry.pool.decay(device::driver());
+            // A destroyed pool gets no further requests.
+            if entry.handle.load(Ordering::Acquire) == 0 {
+                given += entry.pool.trim(device::driver(), 0);
+                entry.pool.vacate(device::driver());
+            }
+        }
+        given
+    }
+
+    fn returns(&self, device: i32) -> Option<u64> {
+        registry::on(Some(device)).try_fold(0, |sum, entry| Some(sum + entry.pool.returns()?))
+    }
+
+    fn unused(&self, device: i32) -> Unused {
+        let mut figures = Unused::default();
+        for entry in registry::on(Some(device)) {
+            let stats = entry.pool.stats();
+            let unused = stats.cached();
+            figures.all += unused;
+            // What is freed in a destroyed pool serves no further request of its own.
+            if entry.is_of_device() || entry.handle.load(Ordering::Acquire) == 0 {
+                figures.cached += unused;
+                continue;
+            }
+            figures.cached += stats.cached_for_all();
+            if entry.owes.load(Ordering::Relaxed) {
+                let surplus = stats
+                    .reserved_on_streams()
+                    .saturating_sub(entry.pool.threshold());
+                figures.cached += unused.saturating_sub(stats.cached_for_all()).min(surplus);
+            }
+        }
+        figures
+    }
+
+    fn held(&self, device: i32) -> Held {
+        let mut held = Held::default();
+        for entry in registry::on(Some(device)) {
+            let stats = entry.pool.stats();
+            held.allocated += stats.allocated;
+            held.reserved += stats.reserved;
+            held.quarantined += stats.quarantined;
+            held.largest_free = held.largest_free.max(entry.pool.largest_free());
+        }
+        held
+    }
+
+    fn held_now(&self, device: i32) -> Option<u64> {
+        registry::on(Some(device))
+            .try_fold(0, |held, entry| Some(held + entry.pool.reserved_now()?))
+    }
+
+    fn note(&self, news: News) {
+        for pool in all().map(|entry| &entry.pool) {
+            match news {
+                News::CaptureBegan(number) => pool.capture_began(number),
+                News::CaptureEnded(number, graph) => pool.capture_ended(number, graph),
+                News::CaptureBroken(number) => pool.capture_broken(number),
+                News::GraphDerived(from, to) => pool.graph_derived(from, to),
+                News::GraphDestroyed(graph) => pool.graph_destroyed(graph),
+                News::Exported(address) if pool.owns(address) => pool.exported(address),
+                News::Exported(_) => {}
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use gpushim_alloc::Stream;
 use gpushim_alloc::device_pool::{self, DevicePool};
@@ -18,7 +19,9 @@ use crate::cuda::captures;
 use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
+use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
 use crate::memory::policy;
+use crate::record::events::Held;
 use crate::record::trace;
 
 static POOL: OnceLock<Option<DevicePool<Cuda>>> = OnceLock::new();
@@ -46,6 +49,7 @@ fn create() -> Option<&'static DevicePool<Cuda>> {
             cache_max: config.cache_max,
             ..device_pool::Settings::default()
         };
+        caches::add(Place::Whole, &Whole);
         Some(DevicePool::new(Cuda::new(), settings))
     });
     pool.as_ref()
@@ -328,35 +332,66 @@ fn addresses(device: i32) -> u64 {
         .clamp(LEAST_ADDRESSES, MOST_ADDRESSES)
 }
 
-/// What pools hold and have not handed out, in bytes.
-#[derive(Default)]
-pub struct Figures {
-    /// All these bytes.
-    pub unused: u64,
-    /// What `cudaMalloc` could have of it without the driver, or will be given back as soon as captures and
-    /// graphs let it.
-    pub cached: u64,
-}
+/// The pool of `cudaMalloc`, as one of all caches.
+struct Whole;
 
-/// What the pools of a device hold and have not handed out.
-pub fn figures(device: i32) -> Figures {
-    let mut figures = Figures::default();
-    for entry in on(Some(device)) {
-        let stats = entry.pool.stats();
-        let unused = stats.cached();
-        figures.unused += unused;
-        // What is freed in a destroyed pool serves no further request of its own.
-        if entry.is_of_device() || entry.handle.load(Ordering::Acquire) == 0 {
-            figures.cached += unused;
-            continue;
-        }
-        figures.cached += stats.cached_for_all();
-        if entry.owes.load(Ordering::Relaxed) {
-            let surplus = stats
-                .reserved_on_streams()
-                .saturating_sub(entry.pool.threshold());
-            figures.cached += unused.saturating_sub(stats.cached_for_all()).min(surplus);
+impl Cache for Whole {
+    fn make_room(&self, search: &Search) -> u64 {
+        let pool = used().filter(|_| search.asking != Asking::Whole);
+        pool.map_or(0, |pool| pool.make_room(search.device))
+    }
+
+    fn wait_for_releases(&self) {
+        if let Some(pool) = used() {
+            pool.wait_for_releases();
         }
     }
-    figures
+
+    fn give_complete(&self, device: i32, _: u64, _: Duration) -> u64 {
+        used().map_or(0, |pool| pool.give_complete(device))
+    }
+
+    fn decay(&self) -> u64 {
+        used().map_or(0, DevicePool::decay)
+    }
+
+    fn returns(&self, device: i32) -> Option<u64> {
+        used().map_or(Some(0), |pool| pool.returns(device))
+    }
+
+    fn unused(&self, device: i32) -> Unused {
+        let cached = used().map_or(0, |pool| pool.cached_bytes(device));
+        Unused {
+            all: cached,
+            cached,
+        }
+    }
+
+    fn held(&self, device: i32) -> Held {
+        used().map_or(Held::default(), |pool| {
+            let stats = pool.stats(Some(device));
+            Held {
+                allocated: stats.allocated,
+                reserved: stats.reserved,
+                quarantined: stats.quarantined,
+                largest_free: pool.largest_free(device),
+            }
+        })
+    }
+
+    fn held_now(&self, device: i32) -> Option<u64> {
+        used().map_or(Some(0), |pool| pool.reserved_now(device))
+    }
+
+    fn note(&self, news: News) {
+        let Some(pool) = used() else { return };
+        match news {
+            News::CaptureBegan(number) => pool.capture_began(number),
+            News::CaptureEnded(number, graph) => pool.capture_ended(number, graph),
+            News::CaptureBroken(number) => pool.capture_broken(number),
+            News::GraphDerived(from, to) => pool.graph_derived(from, to),
+            News::GraphDestroyed(graph) => pool.graph_destroyed(graph),
+            News::Exported(address) => pool.exported(address),
+        }
+    }
 }

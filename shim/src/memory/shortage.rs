@@ -111,5 +111,5 @@ pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T,
 /// Records a request that could not be met.
 pub fn refused(class: Class, bytes: u64, error: CUresult) {
     let figures = memory_info::of_device();
-    events::out_of_memory(class, bytes, error, figures, memory_info::of_pools);
+    events::out_of_memory(class, bytes, error, figures, memory_info::of_caches);
 }

@@ -16,9 +16,8 @@ use crate::cuda::types::{
 };
 use crate::cuda::{context, primary};
 use crate::memory::budget::{self, Place};
-use crate::memory::{
-    drain, mappings, peer_access, physical, pool_peers, registry, reservations, room,
-};
+use crate::memory::caches::Asking;
+use crate::memory::{drain, mappings, peer_access, physical, pool_peers, reservations, room};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -319,10 +318,8 @@ impl Driver for Cuda {
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {
-        let device = Some(asking.device);
         room::release_broken();
-        let cached = registry::used().map_or(0, |pool| pool.make_room(device));
-        cached + room::trim(Some(asking), waits) > 0
+        room::trim(Asking::Pool(asking), Some(asking.device), waits) > 0
     }
 }
 

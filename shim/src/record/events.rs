@@ -14,7 +14,8 @@ use crate::record::shortages::{self, By};
 use crate::record::trace::{open, opened};
 use crate::record::{owners, pause, phase, stacks, usage};
 
-fn event(kind: Kind, class: Class) -> Event {
+/// An event of this thread.
+pub(super) fn event(kind: Kind, class: Class) -> Event {
     Event {
         thread: thread::tid(),
         stack: phase::current(),
@@ -456,87 +457,4 @@ pub fn thread_name(thread: u32, name: &str) -> bool {
         ..event(Kind::ThreadName, Class::Device)
     });
     true
-}
-
-/// What the driver said of a device, in bytes.
-pub fn device_memory(device: i32, free: u64, total: u64) {
-    let Some(writer) = opened() else { return };
-    writer.record(&Event {
-        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
-        size: total.saturating_sub(free),
-        extra: [free, total],
-        ..event(Kind::DeviceMemory, Class::Device)
-    });
-}
-
-/// A context was made; the device's free and total bytes were these then. False as long as there is no trace.
-pub fn context_made(context: Context, device: i32, free: u64, total: u64) -> bool {
-    let Some(writer) = opened() else { return false };
-    writer.record(&Event {
-        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
-        address: context.0,
-        size: total.saturating_sub(free),
-        extra: [free, total],
-        stack: 0,
-        ..event(Kind::ContextMade, Class::Device)
-    });
-    true
-}
-
-/// Memory of a device that this process uses, in bytes, and the device's free and total bytes at that moment.
-pub fn process_memory(device: i32, bytes: u64, free: u64, total: u64) {
-    let Some(writer) = opened() else { return };
-    writer.record(&Event {
-        device: u8::try_from(device).unwrap_or(Event::NO_DEVICE),
-        size: bytes,
-        extra: [free, total],
-        ..event(Kind::ProcessMemory, Class::Device)
-    });
-}
-
-/// A graph became executable, or an executable one ended. `bytes`: taken from the current device, or
-/// returned to it.
-pub fn graph(kind: Kind, handle: u64, bytes: u64) {
-    let Some(writer) = opened() else { return };
-    writer.record(&Event {
-        device: context::device(),
-        address: handle,
-        size: bytes,
-        ..event(kind, Class::Device)
-    });
-}
-
-/// NCCL begins to make a communicator of these ranks.
-pub fn communicator_begins(ranks: u64, rank: u64) {
-    let Some(writer) = open() else { return };
-    writer.record(&Event {
-        device: context::device(),
-        stack: stacks::of_allocation(writer, u64::MAX),
-        extra: [ranks, rank],
-        ..event(Kind::CommunicatorBegin, Class::Device)
-    });
-}
-
-/// NCCL is done with it, with this result; `handle` is 0 if there is none.
-pub fn communicator_ends(handle: u64, result: i32) {
-    let Some(writer) = opened() else { return };
-    writer.record(&Event {
-        device: context::device(),
-        address: handle,
-        result: i16::try_from(result).unwrap_or(i16::MAX),
-        ..event(Kind::CommunicatorEnd, Class::Device)
-    });
-}
-
-/// Code was loaded and took `bytes` bytes of the current device; `None`: no context was current.
-pub fn module_loaded(module: u64, bytes: Option<u64>) {
-    // Without a context no memory is on a device: a program that only queries leaves no trace.
-    let writer = if bytes.is_some() { open() } else { opened() };
-    let Some(writer) = writer else { return };
-    writer.record(&Event {
-        device: bytes.map_or(Event::NO_DEVICE, |_| context::device()),
-        address: module,
-        size: bytes.unwrap_or(0),
-        ..event(Kind::ModuleLoad, Class::Device)
-    });
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicU64;
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Class, Kind};
+use crate::event::Class;
+use crate::kind::Kind;
 use crate::layout::live::{KEYS, WRITING, key};
 
 /// The memory of a table.

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::bytes::Bytes;
 use super::header::{Part, Parts};
-use crate::event::{Class, Event, Kind};
+use crate::event::{Class, Event};
+use crate::kind::Kind;
 use crate::layout::{FIELDS, FieldId, PartKind, RECORD_BYTES, Slot, cursor};
 use crate::ring::{Word, while_held};
 

@@ -7,7 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Class, Cost, Kind, Layer};
+use crate::event::{Class, Cost, Layer};
+use crate::kind::Kind;
 use crate::leb128::{put, take};
 
 /// Encodes frames; keeps its memory from one to the next.

@@ -13,20 +13,15 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, NOWHERE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::budget::{self, Place};
+use crate::memory::caches::{self, News};
 use crate::memory::owner::{self, Owner};
-use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::registry::RegisteredPool;
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
 use crate::record::events;
 
 /// Others may reach this memory from here on: its free must be a free.
 pub fn exported(class: Class, address: DevicePtr) {
-    elastic::pin(address);
-    if let Some(entry) = registry::owner(address) {
-        entry.pool.exported(address);
-    }
-    if let Some(pool) = registry::used() {
-        pool.exported(address);
-    }
+    caches::tell(News::Exported(address));
     events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
 }
 

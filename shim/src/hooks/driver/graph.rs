@@ -8,9 +8,10 @@ use gpushim_trace::{Class, Kind};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::caches::{self, News};
 use crate::memory::device_memory::free_bytes;
-use crate::memory::{passthrough, registry, surplus};
-use crate::record::events;
+use crate::memory::{passthrough, surplus};
+use crate::record::outside;
 
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
 const CHILD: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH as u32;
@@ -19,10 +20,7 @@ const MEM_FREE: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE as u32;
 
 /// `to` can touch whatever `from` can.
 fn derived(from: Handle, to: Handle) {
-    if let Some(pool) = registry::used() {
-        pool.graph_derived(from as u64, to as u64);
-    }
-    registry::all().for_each(|entry| entry.pool.graph_derived(from as u64, to as u64));
+    caches::tell(News::GraphDerived(from as u64, to as u64));
 }
 
 /// Calls a function that makes a graph of another, which takes device memory.
@@ -46,7 +44,7 @@ fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult)
     {
         // SAFETY: not null, and the driver wrote the handle.
         let handle = unsafe { *exec } as u64;
-        events::graph(Kind::GraphMade, handle, before.saturating_sub(after));
+        outside::graph(Kind::GraphMade, handle, before.saturating_sub(after));
     }
     result
 }
@@ -55,10 +53,7 @@ fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult)
 fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
     if result == SUCCESS {
-        if let Some(pool) = registry::used() {
-            pool.graph_destroyed(graph as u64);
-        }
-        registry::all().for_each(|entry| entry.pool.graph_destroyed(graph as u64));
+        caches::tell(News::GraphDestroyed(graph as u64));
         surplus::release_owed();
     }
     result
@@ -205,7 +200,7 @@ driver_hooks! {
         // SAFETY: as above.
         let result = destroy(exec, || unsafe { real::cuGraphExecDestroy(exec) });
         if result == SUCCESS && let Some((before, after)) = before.zip(free_bytes()) {
-            events::graph(Kind::GraphGone, exec as u64, after.saturating_sub(before));
+            outside::graph(Kind::GraphGone, exec as u64, after.saturating_sub(before));
         }
         result
     }

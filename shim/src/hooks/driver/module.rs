@@ -8,7 +8,7 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::device_memory::free_bytes;
 use crate::memory::passthrough::forward;
-use crate::record::events;
+use crate::record::outside;
 
 /// Calls a function that loads code and writes its handle. What it took is by how much the device's free
 /// memory fell, if there is a current context; other threads' allocations meanwhile count, too.
@@ -20,7 +20,7 @@ fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
             .zip(free_bytes())
             .map(|(before, after)| before.saturating_sub(after));
         // SAFETY: not null, and the driver wrote the handle.
-        events::module_loaded(unsafe { *loaded } as u64, bytes);
+        outside::module_loaded(unsafe { *loaded } as u64, bytes);
     }
     result
 }

@@ -8,6 +8,7 @@ use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
 use crate::cuda::{captures, streams};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::memory::leave_null;
+use crate::memory::owner::{self, Owner};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{allocator, registry, stream_ordered, targets};
 
@@ -74,7 +75,7 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
         return result;
     }
     if captures::any()
-        && let Some((start, _)) = registry::used().and_then(|pool| pool.find(address))
+        && let Owner::Whole(start, _) = owner::of(address)
     {
         match stream_ordered::asked_captured(stream) {
             Ok(false) => {}
@@ -94,7 +95,9 @@ fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
     if targets::target(stream).is_some() {
         return None;
     }
-    registry::used()?.find(address)?;
+    let Owner::Whole(..) = owner::of(address) else {
+        return None;
+    };
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is ours to write.
     match thread::call(|| unsafe { real::cuStreamGetCtx(stream as Handle, &mut context) }) {

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Pair;
-use crate::event::{Class, Kind};
+use crate::event::Class;
+use crate::kind::Kind;
 
 const CLOCK: Calibration = Calibration {
     start: Pair { ticks: 0, ns: 0 },

@@ -5,7 +5,7 @@ use crate::symbols::{Kind, Origin, Symbol, base};
 
 /// The code that asked for memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Owner {
+pub enum Asker {
     /// The caching allocator of a framework, by the framework's name.
     Framework(&'static str),
     /// A library of CUDA's, by its place in [`LIBRARIES`].
@@ -122,9 +122,9 @@ fn is_allocator(symbol: &Symbol) -> bool {
     symbol.origin() == Origin::Allocator || file.starts_with("libc10_cuda")
 }
 
-impl Owner {
+impl Asker {
     /// Tells it of a stack: the innermost code that is no runtime and no interpreter.
-    pub fn of(stack: &[Frame]) -> Owner {
+    pub fn of(stack: &[Frame]) -> Asker {
         // Of code within a framework that has no name: it may be of a library that is linked into it.
         let mut within = None;
         let mut python = None;
@@ -133,31 +133,31 @@ impl Owner {
                 continue;
             }
             if let Some(number) = LIBRARIES.iter().position(|one| one.is_of(symbol)) {
-                return Owner::Library(number);
+                return Asker::Library(number);
             }
             if is_allocator(symbol) {
-                return Owner::Framework(framework(symbol).unwrap_or("PyTorch"));
+                return Asker::Framework(framework(symbol).unwrap_or("PyTorch"));
             }
             let file = || symbol.module.as_deref().or(symbol.file.as_deref());
             match (symbol.origin(), symbol.kind) {
                 (Origin::Runtime | Origin::Interpreter | Origin::Plumbing, _) => {}
                 (Origin::Framework, Kind::Unknown) => within = within.or(framework(symbol)),
                 (Origin::Framework, _) => {
-                    return framework(symbol).map_or(Owner::NotRecorded, Owner::Framework);
+                    return framework(symbol).map_or(Asker::NotRecorded, Asker::Framework);
                 }
                 (_, Kind::Python) => python = python.or_else(|| file().map(base)),
                 _ if python.is_some() || within.is_some() => {}
                 _ => {
                     if let Some(file) = file() {
-                        return Owner::Code(base(file).to_string());
+                        return Asker::Code(base(file).to_string());
                     }
                 }
             }
         }
         match (within, python) {
-            (Some(framework), _) => Owner::Framework(framework),
-            (None, Some(file)) => Owner::Code(file.to_string()),
-            (None, None) => Owner::NotRecorded,
+            (Some(framework), _) => Asker::Framework(framework),
+            (None, Some(file)) => Asker::Code(file.to_string()),
+            (None, None) => Asker::NotRecorded,
         }
     }
 }
@@ -208,11 +208,11 @@ mod tests {
     fn the_innermost_code_that_is_no_runtime() {
         let runtime = || native("cudaMalloc", "libcudart.so.13");
         let main = || call(Kind::Python, "main", "/home/me/train.py");
-        let named = |stack: Vec<Frame>| match Owner::of(&stack) {
-            Owner::Framework(name) => name.to_string(),
-            Owner::Library(number) => LIBRARIES[number].name.to_string(),
-            Owner::Code(file) => file,
-            Owner::NotRecorded => "?".to_string(),
+        let named = |stack: Vec<Frame>| match Asker::of(&stack) {
+            Asker::Framework(name) => name.to_string(),
+            Asker::Library(number) => LIBRARIES[number].name.to_string(),
+            Asker::Code(file) => file,
+            Asker::NotRecorded => "?".to_string(),
         };
         for (stack, owner) in [
             (
