@@ -1,4 +1,4 @@
-//! One record: an event.
+//! Events: the fields of a record, and the words packed in them.
 
 use crate::kind::Kind;
 

@@ -1,6 +1,6 @@
 //! The kinds of events, with their numbers in a file.
 
-/// What happened. The numbers 11, 13 and 14 are not used.
+/// The kind of an event, by its number in a file. The numbers 11, 13 and 14 are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -17,8 +17,8 @@ pub enum Kind {
     Release = 4,
     /// A request that could not be met. `size` = asked for, `extra` = free, total bytes of the device.
     OutOfMemory = 5,
-    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a stream-ordered pool
-    /// to keep no more than `extra[1]` bytes; else it was memory that had not been used for a while.
+    /// The cache was trimmed. `size` = bytes given back. With `extra[0]` = 1 the program wanted a
+    /// stream-ordered pool to keep no more than `extra[1]` bytes. Else it had not been used for a while.
     Trim = 6,
     /// A context was destroyed or reset, and all of its memory with it. `address` = context handle,
     /// `size` = allocated bytes dropped, `extra[0]` = bytes of segments dropped, those without a
@@ -51,10 +51,10 @@ pub enum Kind {
     Mark = 21,
     /// A thread has a name. `address` = its string id.
     ThreadName = 22,
-    /// The driver's figures of a device, queried off the hot path. `size` = bytes in use by all processes, `extra` =
-    /// free, total bytes.
+    /// The driver's figures of a device, queried off the hot path. `size` = bytes in use by all processes,
+    /// `extra` = free, total bytes.
     DeviceMemory = 23,
-    /// What the pools of a device held when a request could not be met; follows its
+    /// Bytes that the pools of a device held when a request could not be met; follows its
     /// [`Kind::OutOfMemory`] on the same thread. `size` = allocated bytes, `extra` = reserved bytes, bytes
     /// of the largest free block; `address` = bytes that were freed and wait for captures and graphs.
     PoolState = 24,

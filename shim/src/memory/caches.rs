@@ -1,4 +1,4 @@
-//! The caches of this process: what concerns all of them is told to all of them, and asked of all of them, here.
+//! The caches of this process: news, questions and searches for memory that concern each of them.
 //!
 //! A cache is added when it is first used. None is ever removed.
 
@@ -19,7 +19,7 @@ pub enum Asking {
     Nobody,
 }
 
-/// A search for memory.
+/// A search for memory that caches could give back.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// The device that is short of it; `None` for all.
@@ -34,10 +34,9 @@ pub struct Search {
 /// Bytes that a cache holds of a device and has not handed out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
-    /// All these bytes.
+    /// Bytes with and without restrictions on their use.
     pub all: u64,
-    /// Those that `cudaMalloc` could have without the driver, or that go back as soon as captures and
-    /// graphs let them.
+    /// Bytes for a `cudaMalloc` without the driver, and bytes that go back once captures and graphs end.
     pub cached: u64,
 }
 
@@ -52,7 +51,7 @@ pub enum News {
     CaptureBroken(u64),
     /// The second graph can touch whatever the first one can.
     GraphDerived(u64, u64),
-    /// A graph is gone.
+    /// A graph was destroyed: no launch touches its memory any more.
     GraphDestroyed(u64),
     /// Others reach the memory at this address from now on.
     Exported(u64),
@@ -66,7 +65,7 @@ pub trait Cache: Sync {
     /// Waits until memory that is on its way to the driver is there.
     fn wait_for_releases(&self) {}
 
-    /// Gives back about so many bytes of a device, without a wait for work.
+    /// Gives back some `bytes` of a device, or a little more, without a wait for work.
     fn give_complete(&self, device: i32, bytes: u64, patience: Duration) -> u64;
 
     /// Gives back what has been free for some time: a tick of the background thread.
@@ -84,7 +83,7 @@ pub trait Cache: Sync {
     /// Bytes that are held from the driver; `None` while a pool is at work. Waits for no lock.
     fn held_now(&self, device: i32) -> Option<u64>;
 
-    /// Takes note of news.
+    /// Acts on news of captures, graphs and exports.
     fn note(&self, news: News);
 }
 
@@ -95,7 +94,7 @@ pub enum Place {
     Whole,
     /// Pools of streams, and of pages.
     Pools,
-    /// Segments of PyTorch's.
+    /// Segments of PyTorch's own allocator.
     Segments,
 }
 
@@ -119,7 +118,7 @@ pub fn any() -> bool {
     all().next().is_some()
 }
 
-/// Tells all caches.
+/// Passes news to every cache.
 pub fn tell(news: News) {
     all().for_each(|cache| cache.note(news));
 }

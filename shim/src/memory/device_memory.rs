@@ -81,7 +81,7 @@ fn figures() -> Option<(u64, u64)> {
     (asked == SUCCESS).then_some((free as u64, total as u64))
 }
 
-/// Free bytes of the current device, as the driver counts them, for the trace; `None` without a context or a trace.
+/// Free bytes of the current device by the driver's count. `None` without a context or a trace.
 pub fn free_bytes() -> Option<u64> {
     context::current().filter(|_| !trace::is_off())?;
     thread::call(figures).map(|(free, _)| free)

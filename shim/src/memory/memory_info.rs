@@ -80,8 +80,8 @@ pub fn of_device() -> (u64, u64) {
     context::current().map_or((0, 0), of)
 }
 
-/// What the caches of a device hold; `None` if none serves the process. Walks all blocks, under each
-/// pool's lock.
+/// Bytes that the caches of a device hold; `None` if none serves the process. Walks all blocks, under
+/// each pool's lock.
 pub fn of_caches(device: i32) -> Option<Held> {
     caches::any().then(|| {
         caches::all().fold(Held::default(), |sum, cache| {
@@ -96,7 +96,7 @@ pub fn of_caches(device: i32) -> Option<Held> {
     })
 }
 
-/// What the caches of a device hold from the driver, in bytes; `None` while one of them is at work. Waits for no lock.
+/// Bytes that the caches of a device hold from the driver. `None` while another thread has the lock of one.
 pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
     caches::all().try_fold(0, |held, cache| Some(held + cache.held_now(device)?))

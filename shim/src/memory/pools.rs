@@ -21,7 +21,7 @@ use crate::record::events::Held;
 /// Registers a pool, with its own settings.
 pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
     policy::of_streams(device)?;
-    // Before there is a pool: a capture that begins meanwhile is told to it.
+    // Before there is a pool: it must know of a capture that begins meanwhile.
     caches::add(Place::Pools, &Pools);
     registry::add(handle, device, settings, || {
         if captures::any() {

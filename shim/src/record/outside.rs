@@ -8,7 +8,7 @@ use crate::record::events::event;
 use crate::record::stacks;
 use crate::record::trace::{open, opened};
 
-/// What the driver said of a device, in bytes.
+/// The driver's figures of a device, in bytes.
 pub fn device_memory(device: i32, free: u64, total: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
