@@ -45,7 +45,7 @@ fn what_one_process_caches_another_can_have() {
             assert_eq!(refused(&seen), 0, "{policy}, {family}");
             let asked = seen.iter().flat_map(|seen| {
                 let trace = seen.trace();
-                let facts = trace.facts("device.0.neighbours").len();
+                let facts = trace.facts("device.0.peer_processes").len();
                 (facts > 0).then_some(())
             });
             assert!(asked.count() > 0, "{policy}, {family}: nobody was asked");

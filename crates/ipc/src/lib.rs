@@ -5,7 +5,7 @@
 //! 64 bytes of a handle, and serves a socket. Whoever has the token connects, shows its secret, and receives a
 //! descriptor of each piece of memory that the block lies on.
 //!
-//! A process whose device has no memory left asks all others of its user for what they do not use ([`Neighbours`]).
+//! A process whose device has no memory left asks all others of its user for what they do not use ([`PeerProcesses`]).
 //!
 //! Two things protect the memory. The peer on either end must be a process of the same user, as the kernel says
 //! (`SO_PEERCRED`), and the token has a random secret that is nowhere but in the token. The socket is found by a random
@@ -16,7 +16,7 @@ mod exports;
 mod folder;
 mod link;
 mod message;
-mod neighbours;
+mod peer_processes;
 mod server;
 mod socket;
 mod token;
@@ -24,6 +24,6 @@ mod token;
 pub use exports::{Block, Exports};
 pub use link::Link;
 pub use message::{BATCH, Piece, Refused, Reply, Request, Room};
-pub use neighbours::Neighbours;
+pub use peer_processes::PeerProcesses;
 pub use server::{Server, Service};
 pub use token::{Random, Token};

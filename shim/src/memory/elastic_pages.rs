@@ -14,7 +14,7 @@ use crate::cuda::device::{self, Event};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, SUCCESS};
 use crate::memory::caches::Asking;
-use crate::memory::{budget, neighbours, physical, room};
+use crate::memory::{budget, peer_processes, physical, room};
 use crate::record::events;
 
 /// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`.
@@ -222,6 +222,6 @@ impl PageDriver for Pages {
     }
 
     fn make_room_elsewhere(&self, bytes: u64) -> bool {
-        budget::fits(self.device, bytes) && neighbours::make_room(self.device, bytes)
+        budget::fits(self.device, bytes) && peer_processes::make_room(self.device, bytes)
     }
 }

@@ -19,5 +19,5 @@ pub fn start() {
 fn make_room(room: &Room) -> u64 {
     let _active = Active::begin();
     let device = devices::with_uuid(room.device);
-    device.map_or(0, |device| room::for_neighbour(device, room.bytes))
+    device.map_or(0, |device| room::for_peer_process(device, room.bytes))
 }

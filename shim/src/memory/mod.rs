@@ -1,7 +1,7 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
 //! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `neighbours` asks those for memory,
+//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `peer_processes` asks those for memory,
 //! `elastic` serves the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
 //! driver as the pools see it. What no pool serves goes through `passthrough`.
 
@@ -22,11 +22,11 @@ pub mod ipc_import;
 pub mod ipc_server;
 pub mod mappings;
 pub mod memory_info;
-pub mod neighbours;
 pub mod owner;
 pub mod paged;
 pub mod passthrough;
 pub mod peer_access;
+pub mod peer_processes;
 pub mod physical;
 pub mod plain_driver;
 pub mod policy;

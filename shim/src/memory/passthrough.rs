@@ -169,7 +169,7 @@ fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) 
     let mut asked = shortage::ask_in_turn(&mut again);
     // It may be that the device has none.
     if asked == Err(OUT_OF_MEMORY) && (request.takes() || class == Class::Unknown) {
-        asked = shortage::ask_beside_neighbours(request.ordinal(), bytes, again);
+        asked = shortage::ask_beside_peers(request.ordinal(), bytes, again);
     }
     let result = asked.map_or_else(|error| error, |()| SUCCESS);
     if result == OUT_OF_MEMORY {

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(2);
 
 /// How long another process's request waits for a thread of this one, each time: its own patience is some seconds.
-const FOR_NEIGHBOURS: Duration = Duration::from_millis(100);
+const FOR_PEERS: Duration = Duration::from_millis(100);
 /// How often it looks whether work is over, and how long it waits before the second look, and twice as long each time from then on:
 /// an event that was just recorded completes when the device gets to this process, which takes turns on it with the other one.
 const LOOKS: u32 = 6;
@@ -35,7 +35,7 @@ fn search(search: &Search) -> u64 {
 
 /// Another process has no memory on a device: about this many bytes go back of what no work uses any more. Memory that the
 /// driver gave as allocations goes back when the driver's own wait for the context is over. Returns the bytes.
-pub fn for_neighbour(device: i32, bytes: u64) -> u64 {
+pub fn for_peer_process(device: i32, bytes: u64) -> u64 {
     let (mut given, mut wait) = (0, FIRST_WAIT);
     for look in 0..LOOKS {
         if look > 0 {
@@ -53,7 +53,7 @@ pub fn for_neighbour(device: i32, bytes: u64) -> u64 {
 fn give_complete(device: i32, bytes: u64) -> u64 {
     caches::all().fold(0, |given, cache| match bytes.saturating_sub(given) {
         0 => given,
-        missing => given + cache.give_complete(device, missing, FOR_NEIGHBOURS),
+        missing => given + cache.give_complete(device, missing, FOR_PEERS),
     })
 }
 

@@ -4,7 +4,7 @@
 //! Memory that is being given back counts neither as the pool's nor as the driver's: a request that comes just then
 //! finds none and would fail although there is memory. So a failed request is tried again, one thread at a time, after
 //! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking, unless
-//! another process gives memory back when it is asked to (`neighbours.rs`).
+//! another process gives memory back when it is asked to (`peer_processes.rs`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gpushim_trace::Class;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
-use crate::memory::{budget, memory_info, neighbours, room};
+use crate::memory::{budget, memory_info, peer_processes, room};
 use crate::record::events;
 
 /// Threads that look for memory or give it back.
@@ -63,9 +63,7 @@ pub fn ask<T>(
     mut ask: impl FnMut() -> Result<T, CUresult>,
 ) -> Result<T, CUresult> {
     match ask_in_turn(&mut ask) {
-        Err(OUT_OF_MEMORY) if budget::fits(device, bytes) => {
-            ask_beside_neighbours(device, bytes, ask)
-        }
+        Err(OUT_OF_MEMORY) if budget::fits(device, bytes) => ask_beside_peers(device, bytes, ask),
         result => result,
     }
 }
@@ -74,12 +72,12 @@ pub fn ask<T>(
 ///
 /// # Errors
 /// Those of `ask`; out of memory.
-pub fn ask_beside_neighbours<T>(
+pub fn ask_beside_peers<T>(
     device: i32,
     bytes: u64,
     ask: impl FnMut() -> Result<T, CUresult>,
 ) -> Result<T, CUresult> {
-    match neighbours::make_room(device, bytes) {
+    match peer_processes::make_room(device, bytes) {
         true => ask_in_turn(ask),
         false => Err(OUT_OF_MEMORY),
     }

@@ -1,6 +1,7 @@
 //! Made-up programs, with a plain model of what they hold, which knows no event.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -18,6 +19,8 @@ pub struct Op {
     device: u8,
     size: u64,
 }
+
+const MICROSECOND: Duration = Duration::from_micros(1);
 
 /// What programs may do besides allocating and freeing what they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +169,12 @@ pub fn run(ops: &[Op], may: May) -> Ran {
         history: vec![Sums::new()],
     };
     for op in ops {
+        let begun = Instant::now();
         step(&writer, &mut model, *op, may);
+        // Snapshots have microseconds: two devices' events of one microsecond have no order there.
+        while begun.elapsed() < 2 * MICROSECOND {
+            std::hint::spin_loop();
+        }
     }
     let trace = Trace::open(writer.path()).unwrap();
     let mut sums = model.history.split_off(trace.lost() as usize);

@@ -17,7 +17,7 @@ const SILENCE: u32 = 10;
 
 /// What this process knows of others that it has asked.
 #[derive(Debug, Default)]
-pub struct Neighbours {
+pub struct PeerProcesses {
     /// Those that did not answer in time, and when they are asked again: they may be stopped.
     silent: Mutex<Vec<(Random, Instant)>>,
 }
@@ -25,11 +25,11 @@ pub struct Neighbours {
 /// A process that is about to answer: its server's name, and the connection.
 type Asked = (Random, KeptDescriptor);
 
-impl Neighbours {
+impl PeerProcesses {
     /// Nobody was asked yet.
-    pub const fn new() -> Neighbours {
+    pub const fn new() -> PeerProcesses {
         let silent = Mutex::new(Vec::new());
-        Neighbours { silent }
+        PeerProcesses { silent }
     }
 
     /// Asks all other processes of this user that have a server for memory that they do not use, at the same time. Waits until
@@ -188,7 +188,7 @@ mod tests {
             let asked = |device| {
                 let room = Room { device, bytes: 111 };
                 let connect = |_: &[Random]| servers.iter().map(connection).collect();
-                Neighbours::new().ask(connect, &room, 111, PATIENCE)
+                PeerProcesses::new().ask(connect, &room, 111, PATIENCE)
             };
             assert_eq!(asked([7; 16]), 111);
             assert_eq!(asked([8; 16]), 0);
@@ -204,7 +204,7 @@ mod tests {
         let folder = private();
         let server = Server::open_in(folder.path()).expect("a server");
         let giver = Giver::new([7; 16], 1);
-        let neighbours = Neighbours::new();
+        let peers = PeerProcesses::new();
         let asked = |patience| {
             let connect = |silent: &[Random]| {
                 let is_asked = !silent.contains(&server.name);
@@ -212,7 +212,7 @@ mod tests {
             };
             let device = [7; 16];
             let since = Instant::now();
-            let given = neighbours.ask(connect, &Room { device, bytes: 1 }, 1, patience);
+            let given = peers.ask(connect, &Room { device, bytes: 1 }, 1, patience);
             (given, since.elapsed())
         };
         let patience = Duration::from_millis(200);

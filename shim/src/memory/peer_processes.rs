@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gpushim_ipc::{Neighbours, Room};
+use gpushim_ipc::{PeerProcesses, Room};
 
 use crate::cuda::{device, devices};
 use crate::memory::ipc_server;
@@ -31,7 +31,7 @@ struct Last {
     is_told: bool,
 }
 
-static NEIGHBOURS: Neighbours = Neighbours::new();
+static PEERS: PeerProcesses = PeerProcesses::new();
 static LAST: Mutex<BTreeMap<i32, Last>> = Mutex::new(BTreeMap::new());
 
 /// A device has refused a request of this many bytes; 0 if that is unknown. True if others gave memory back to it, so that it is to be
@@ -48,7 +48,7 @@ fn ask(device: i32, needed: u64) -> bool {
         return false;
     };
     let begun = Instant::now();
-    let given = NEIGHBOURS.make_room(ipc_server::name(), &room, needed, PATIENCE);
+    let given = PEERS.make_room(ipc_server::name(), &room, needed, PATIENCE);
     // Who has not answered yet may have given memory nevertheless.
     let has_room = given > 0 || is_short(device, needed) == Some(false);
     note(device, given, (!has_room).then(|| begun.elapsed()));
@@ -82,7 +82,7 @@ fn note(device: i32, given: u64, vain: Option<Duration>) {
     if given > 0 && !last.is_told {
         last.is_told = true;
         let what = format!("other processes first gave back {given} bytes, which this one needed");
-        trace::fact(&format!("device.{device}.neighbours"), &what);
+        trace::fact(&format!("device.{device}.peer_processes"), &what);
     }
 }
 
