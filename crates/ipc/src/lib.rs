@@ -5,7 +5,8 @@
 //! 64 bytes of a handle, and serves a socket. Whoever has the token connects, shows its secret, and receives a
 //! descriptor of each piece of memory that the block lies on.
 //!
-//! A process whose device has no memory left asks all others of its user for what they do not use ([`PeerProcesses`]).
+//! A process whose device has no memory left asks all others of its user for what they do not use
+//! ([`PeerProcesses`]).
 //!
 //! Two things protect the memory. The peer on either end must be a process of the same user, as the kernel says
 //! (`SO_PEERCRED`), and the token has a random secret that is nowhere but in the token. The socket is found by a random

@@ -1,9 +1,10 @@
 //! Memory: the pools of this process, and what the driver serves itself.
 //!
-//! `registry` has the pools, `allocator` and `stream_ordered` serve requests from them, `paged` those of `cudaMalloc`
-//! under the policy `vmm`, `ipc_export` and `ipc_import` share those with other processes, `peer_processes` asks those for memory,
-//! `elastic` serves the segments of PyTorch's own allocator. `plain_driver` and `stream_driver` are the
-//! driver as the pools see it. What no pool serves goes through `passthrough`.
+//! `registry` has the pools, and `caches` every cache. `allocator` and `stream_ordered` serve requests from
+//! them, `paged` those of `cudaMalloc` under the policy `vmm`. `ipc_export` and `ipc_import` share those
+//! with other processes, and `peer_processes` asks these for memory. `elastic` serves the segments of
+//! PyTorch's own allocator. `plain_driver` and `stream_driver` are the driver as the pools see it. What
+//! no pool serves goes through `passthrough`.
 
 pub mod allocator;
 pub mod budget;
