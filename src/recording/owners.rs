@@ -90,6 +90,8 @@ struct Told {
     freed: Option<u64>,
     /// True if the last walk before the end did not find the owner, though it saw all it looks at.
     was_missing: bool,
+    /// True if the walk that told the owner was thorough.
+    is_thorough: bool,
     /// True if only the walk at the end told the owner: the functions that kept the block have returned.
     at_end: bool,
 }
@@ -120,9 +122,9 @@ impl Owners {
         let mut last = 0;
         for record in recording.events() {
             last = record.ticket;
-            pass.event(record.ticket, &record.event);
+            pass.event(&record);
         }
-        pass.walk_ended(last, Occasion::High, walk::STOPPED);
+        pass.walk_ended(last, 0, Occasion::High, walk::STOPPED);
         pass.owners.sum_up(last);
         pass.owners
     }

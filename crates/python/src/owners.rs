@@ -210,6 +210,12 @@ impl Owners {
                     true => done,
                     false => (api.get)(space, c"entry".as_ptr()),
                 };
+                api.drop(code);
+                api.drop(done);
+                if entry.is_null() {
+                    api.drop(space);
+                    return None;
+                }
                 let slots = api.method(&slots::METHOD);
                 let collectable = api.method(&collectable::METHOD);
                 if [entry, slots, collectable]

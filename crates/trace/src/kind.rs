@@ -6,9 +6,9 @@
 pub enum Kind {
     /// A kind that this version does not know; only ever read, never written.
     Unknown = 0,
-    /// Memory was handed out. `extra` = stream handle, [`Cost`].
+    /// Memory was handed out. `extra` = stream handle, [`Cost`](crate::Cost).
     Alloc = 1,
-    /// Memory was given back by the program. `extra` = stream handle, [`Cost`].
+    /// Memory was given back by the program. `extra` = stream handle, [`Cost`](crate::Cost).
     Free = 2,
     /// The pool took a segment from the driver (not for calls that are merely forwarded).
     /// `extra[0]` = context handle.

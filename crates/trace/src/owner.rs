@@ -147,4 +147,6 @@ pub mod walk {
     pub const NO_COLLECTOR: u64 = 1 << 1;
     /// Every node of an autograd graph is younger than the walk before.
     pub const NEW_GRAPHS: u64 = 1 << 2;
+    /// Unreachable objects were told apart, and the modules of libraries looked at.
+    pub const THOROUGH: u64 = 1 << 3;
 }

@@ -315,7 +315,7 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
             size: head.objects,
             extra: [
                 u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
-                head.flags,
+                head.flags | if walk.is_thorough { walk::THOROUGH } else { 0 },
             ],
             ..Event::new(Kind::OwnersWalk, Class::Device)
         });

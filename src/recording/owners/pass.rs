@@ -6,12 +6,14 @@ use rustc_hash::FxHashMap;
 
 use super::super::Recording;
 use super::{Block, Number, Owner, Owners, Told};
-use gpushim_trace::{Effect, Event, Kept, Kind, Layer, Occasion, OwnerWords, walk};
+use gpushim_trace::{Effect, Event, Kept, Kind, Layer, Occasion, OwnerWords, Record, walk};
 
 /// A block that is live while the events are read.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     ticket: u64,
+    /// The time of the allocation, ns since the start.
+    ns: u64,
     size: u64,
     stack: u32,
 }
@@ -40,6 +42,7 @@ impl<'a> Pass<'a> {
             let event = &block.event;
             let live = Live {
                 ticket: 0,
+                ns: block.ns,
                 size: event.size,
                 stack: event.stack,
             };
@@ -57,19 +60,22 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn event(&mut self, ticket: u64, event: &Event) {
+    pub(super) fn event(&mut self, record: &Record) {
+        let (ticket, event) = (record.ticket, &record.event);
         match event.kind {
             Kind::Owner => self.owner(event),
             Kind::OwnersWalk => {
                 self.owners.walks += 1;
                 self.owners.walks_ns = self.owners.walks_ns.saturating_add(event.extra[0]);
                 let occasion = Occasion::from_number(event.address);
-                self.walk_ended(ticket, occasion, event.extra[1]);
+                let begun = record.ns.saturating_sub(event.extra[0]);
+                self.walk_ended(ticket, begun, occasion, event.extra[1]);
             }
             _ => match Effect::of(event) {
                 Effect::Allocated(bytes) => {
                     let live = Live {
                         ticket,
+                        ns: record.ns,
                         size: event.size,
                         stack: event.stack,
                     };
@@ -106,7 +112,11 @@ impl<'a> Pass<'a> {
             owner: Some(number),
             ..self.looked_for(&live)
         };
-        self.told.push((block, told));
+        match words.kept {
+            // It stays, whatever walks find.
+            Kept::Announced => drop(self.owners.of_block.insert(block, told)),
+            _ => self.told.push((block, told)),
+        }
     }
 
     /// A block that no walk has found.
@@ -124,6 +134,7 @@ impl<'a> Pass<'a> {
             way,
             freed: None,
             was_missing: false,
+            is_thorough: false,
             at_end: false,
         }
     }
@@ -172,35 +183,50 @@ impl<'a> Pass<'a> {
         number
     }
 
-    /// Takes over what a walk said, in place of earlier ones. One at the end of the interpreter only
-    /// adds: by then, the functions that kept the blocks have returned.
-    pub(super) fn walk_ended(&mut self, ticket: u64, occasion: Occasion, flags: u64) {
+    /// Returns true if the owner of a block is kept in this way.
+    fn is_kept(&self, told: &Told, kept: Kept) -> bool {
+        let owner = told
+            .owner
+            .and_then(|owner| self.owners.table.get(owner as usize));
+        owner.is_some_and(|owner| owner.kept == kept)
+    }
+
+    /// Takes over the owners that a walk found, which began at `begun`, ns, in place of earlier ones. One
+    /// at the end of the interpreter only adds: by then, the functions that kept the blocks have returned.
+    pub(super) fn walk_ended(&mut self, ticket: u64, begun: u64, occasion: Occasion, flags: u64) {
         let has = |flag: u64| flags & flag != 0;
         let at_end = occasion == Occasion::End;
         let mut told: FxHashMap<Block, Told> = self.told.drain(..).collect();
-        // Graphs whose nodes are all younger than the walk before do not keep what was there then.
+        told.retain(|block, _| {
+            let known = self.owners.of_block.get(block);
+            !known.is_some_and(|known| self.is_kept(known, Kept::Announced))
+        });
+        // Graphs whose nodes are all younger than the walk before keep little of what was there then: inputs.
         if has(walk::NEW_GRAPHS) {
-            let owner = |told: &Told| self.owners.table.get(told.owner? as usize);
-            let is_of_graph = |told: &Told| owner(told).is_some_and(|it| it.kept == Kept::Graph);
-            told.retain(|block, told| block.2 >= self.last_walk || !is_of_graph(told));
+            let last_walk = self.last_walk;
+            told.retain(|block, told| block.2 >= last_walk || !self.is_kept(told, Kept::Graph));
         }
         if !has(walk::STOPPED) && !at_end {
             let layers = self.live.keys().map(|(layer, _)| *layer);
             let layer = layers.min_by_key(|layer| *layer as u8);
             let missing = self.live.iter().filter_map(|((of, address), live)| {
                 let block = (*of, *address, live.ticket);
-                (layer == Some(*of) && !told.contains_key(&block)).then_some((block, *live))
+                let was_there = layer == Some(*of) && live.ns <= begun;
+                (was_there && !told.contains_key(&block)).then_some((block, *live))
             });
             for (block, live) in missing.collect::<Vec<_>>() {
                 let unfound = self.looked_for(&live);
-                let of = self.owners.of_block.entry(block).or_insert(unfound);
+                let mut of = *self.owners.of_block.entry(block).or_insert(unfound);
+                // A walk that sees less cannot contradict one that saw all.
+                let is_settled = of.owner.is_some() && of.is_thorough && !has(walk::THOROUGH);
+                if is_settled || self.is_kept(&of, Kept::Announced) {
+                    continue;
+                }
                 of.was_missing = true;
-                let owner = of
-                    .owner
-                    .and_then(|owner| self.owners.table.get(owner as usize));
-                if has(walk::NEW_GRAPHS) && owner.is_some_and(|owner| owner.kept == Kept::Graph) {
+                if has(walk::NEW_GRAPHS) && self.is_kept(&of, Kept::Graph) {
                     of.owner = None;
                 }
+                self.owners.of_block.insert(block, of);
             }
         }
         for (block, mut told) in told {
@@ -210,6 +236,7 @@ impl<'a> Pass<'a> {
                 told.freed = Some(ticket);
             }
             told.at_end = at_end;
+            told.is_thorough = has(walk::THOROUGH);
             match self.owners.of_block.entry(block) {
                 Entry::Occupied(earlier) if at_end && earlier.get().was_missing => {
                     let was_missing = true;

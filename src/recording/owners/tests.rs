@@ -71,7 +71,7 @@ impl Made {
 
     fn walked_with(&self, occasion: Occasion, flags: u64) {
         self.writer.record(&Event {
-            extra: [1000, flags],
+            extra: [1, flags],
             ..Made::event(Kind::OwnersWalk, Class::Device, occasion as u64, 7)
         });
     }
@@ -129,7 +129,7 @@ fn an_owner_is_of_the_block_that_was_live_then() {
     made.walked(Occasion::High);
     let owners = made.owners();
     assert_eq!(paths(&owners, 0x1000), ["first", "second"]);
-    assert_eq!((owners.walks, owners.walks_ns), (3, 3000));
+    assert_eq!((owners.walks, owners.walks_ns), (3, 3));
 }
 
 #[test]
@@ -345,6 +345,25 @@ fn a_name_of_few_does_not_tell_what_keeps_the_others() {
         of_site(&made, stack),
         [(Kept::Unreachable, String::new(), 3)]
     );
+}
+
+#[test]
+fn what_was_announced_or_found_thoroughly_stays() {
+    let made = Made::new();
+    let stack = four(&made);
+    made.owner(Class::Tensor, MIB, Kept::Announced, "KV cache", "");
+    for number in 2..=4 {
+        made.owner(Class::Tensor, number * MIB, Kept::Native, "", "");
+    }
+    made.walked_with(Occasion::Asked, walk::THOROUGH);
+    // It sees less, and finds none of them.
+    made.walked(Occasion::High);
+    at_end(&made, 1..=4);
+    let expected = [
+        (Kept::Native, String::new(), 3),
+        (Kept::Announced, "KV cache".into(), 1),
+    ];
+    assert_eq!(of_site(&made, stack), expected);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Objects that only unreachable objects refer to: the collector will free them.
+//! Objects that only unreachable objects refer to: the collector will free them, unless C++ keeps them, too.
 //!
 //! This is the collector's own rule: references that objects have from each other are taken off their
 //! counts. What then has some left is held from outside, and so is all that it refers to.
@@ -35,9 +35,9 @@ pub static METHOD: MethodDef = MethodDef {
     about: ptr::null(),
 };
 
-/// The method `collectable(objects, types, microseconds)`. It returns a tuple of the objects of these types
-/// that only unreachable objects refer to, empty if the time was up. `objects` is the list of all
-/// objects that the collector knows.
+/// The method `collectable(get_objects, types, microseconds)`. It returns a tuple of the objects of these
+/// types that only unreachable objects refer to, empty if the time was up. `get_objects` gives a list
+/// of all objects that the collector knows; it is freed before another thread can run.
 ///
 /// # Safety
 /// Called by the interpreter, with a tuple.
@@ -47,9 +47,13 @@ unsafe extern "C" fn collectable(_: *mut c_void, arguments: *mut c_void) -> *mut
     };
     // SAFETY: the interpreter calls with the GIL; the walk gives a list, a tuple of types and a number.
     unsafe {
-        let [objects, types, time] = [0, 1, 2].map(|place| (api.tuple_get)(arguments, place));
-        if objects.is_null() || types.is_null() || time.is_null() {
+        let [get_objects, types, time] = [0, 1, 2].map(|place| (api.tuple_get)(arguments, place));
+        if get_objects.is_null() || types.is_null() || time.is_null() {
             return ptr::null_mut();
+        }
+        let objects = api.call(get_objects, api.tuple(&[]));
+        if objects.is_null() {
+            return objects;
         }
         let micros = u64::try_from((api.as_long)(time)).unwrap_or(0);
         let types: Vec<Object> = (0..(api.tuple_size)(types))
@@ -63,6 +67,7 @@ unsafe extern "C" fn collectable(_: *mut c_void, arguments: *mut c_void) -> *mut
         let free = free.unwrap_or_default().into_iter();
         let free = free.filter(|object| types.contains(&word(*object, TYPE)));
         let free: Vec<Object> = free.map(|object| api.more(object)).collect();
+        api.drop(objects);
         api.tuple(&free)
     }
 }

@@ -45,9 +45,10 @@ def main_graph(graphs):
 def entry(blocks, budget_s, is_thorough, slots, collectable):
     """The owners of device memory, as text: a line of objects seen, nanoseconds, whether the time was up (1), whether the collector is on (1),
     whether every node of an autograd graph is younger than the last walk (1); then for each block address, kind, path and root. `blocks`: begin
-    and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the first variables of a frame. `collectable(objects, types,
-    microseconds)`: those of these types that only unreachable objects refer to."""
+    and end of each, sorted, as 64-bit numbers. `slots(frame, count, unset)`: the first variables of a frame. `collectable(get_objects,
+    types, microseconds)`: those of these types that only unreachable objects refer to."""
     if OLD and (sys.gettrace() or sys.getprofile()):  # they would see the walk; since 3.11 the library has them wait
+        newest_before[0] = UNLIMITED
         return "0\t0\t1\t%d\t0" % gc.isenabled()
     words = memoryview(blocks).cast("Q")
     wanted = (words[::2].tolist(), words[1::2].tolist())
@@ -67,6 +68,6 @@ def entry(blocks, budget_s, is_thorough, slots, collectable):
     if len(named_before) > 1000:
         named_before.clear()
     oldest, newest = facts["ages"]
-    is_new, newest_before[0] = oldest > newest_before[0], UNLIMITED if facts["stopped"] else newest
+    is_new, newest_before[0] = oldest > newest_before[0], newest if oldest and not facts["stopped"] else UNLIMITED
     took = int((time.perf_counter() - started) * 1e9)
     return "\n".join(["%d\t%d\t%d\t%d\t%d" % (facts["objects"], took, facts["stopped"], gc.isenabled(), is_new)] + lines)

@@ -13,5 +13,5 @@ def tensor_types(w):
 def unreachable(w, missing, collectable):
     """The blocks of `missing`, by number, that only tensors have which wait for the collector."""
     types = tensor_types(w) if missing else ()
-    found = collectable(gc.get_objects(), types, max(int((w.limit - clock()) * 1e6), 0)) if types else ()
+    found = collectable(gc.get_objects, types, max(int((w.limit - clock()) * 1e6), 0)) if types else ()
     return missing.intersection([wants(w, bounds(w, value)[0]) for value in found if kind_of(w, value) is h_tensor])

@@ -109,6 +109,8 @@ def graph(w, function, node):
             continue
         if python:  # a Function of the program: what its ctx holds has names
             push(w, function, node, ".grad_fn", 2)
+    if stack:  # not all was seen: how old the oldest is, is not known
+        w.ages[0] = 0
     if count:
         w.graphs.append((node, count, [address for address in leaves if address]))
 

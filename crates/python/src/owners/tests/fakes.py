@@ -27,10 +27,11 @@ def referents(value):
     return [] if is_module(value) else gc.get_referents(value)
 
 
-def collectable(objects, types, microseconds):
+def collectable(get_objects, types, microseconds):
     """What the native side finds: the collector's rule, in Python."""
     if microseconds <= 0:
         return ()
+    objects = get_objects()
     one = [[]]
     own = sys.getrefcount(one[0]) - 1  # but for the list
     places = {id(value): place for place, value in enumerate(objects)}
