@@ -339,7 +339,7 @@ fn comes_and_goes(what: &str) {
     for policy in ["auto", "blocks"] {
         let run = Run::new(program("comings"))
             .args([what, "8000"])
-            // What the background thread reads at once of the ring is memory of the process: at most one ring.
+            // The background thread reads the ring into memory: at most one ring.
             .env("GPUSHIM_TRACE_SIZE", "64K")
             .env("GPUSHIM_POLICY", policy);
         let (native, shim) = run.both();

@@ -34,7 +34,7 @@ pub struct Search {
 /// Bytes that a cache holds of a device and has not handed out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
-    /// Bytes with and without restrictions on their use.
+    /// Every byte that the cache has and no block holds.
     pub all: u64,
     /// Bytes for a `cudaMalloc` without the driver, and bytes that go back once captures and graphs end.
     pub cached: u64,
