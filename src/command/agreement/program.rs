@@ -169,10 +169,10 @@ pub fn run(ops: &[Op], may: May) -> Ran {
         history: vec![Sums::new()],
     };
     for op in ops {
-        let begun = Instant::now();
         step(&writer, &mut model, *op, may);
         // Snapshots have microseconds: two devices' events of one microsecond have no order there.
-        while begun.elapsed() < 2 * MICROSECOND {
+        let done = Instant::now();
+        while done.elapsed() < 2 * MICROSECOND {
             std::hint::spin_loop();
         }
     }
