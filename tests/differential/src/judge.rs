@@ -146,9 +146,11 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::Crowd { .. } => crowd(op, theirs, ours, rules),
-        // Another block may hold the address by now, one whose free on a stream is pending among them.
+        // Another block may hold the address, one whose free on a stream is pending among them: the place was freed,
+        // or may lie behind the block.
         Op::Ask {
-            freed: true,
+            freed,
+            place,
             question:
                 Question::Attributes(_)
                 | Question::Attribute(_)
@@ -159,13 +161,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
                 | Question::RangeAttribute(_)
                 | Question::Range,
             ..
-        } => Promised(Promise::Again),
-        // The same for an address that may lie behind the block.
-        Op::Ask {
-            place: Place::Offset(_) | Place::End,
-            question: Question::Attributes(_) | Question::Attribute(_) | Question::Range,
-            ..
-        } => Promised(Promise::Again),
+        } if *freed || matches!(place, Place::Offset(_) | Place::End) => Promised(Promise::Again),
         // The driver looks at a capture first, unless a block of its own is there.
         Op::FreeWrongly {
             stream: Some(_), ..
