@@ -6,11 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
-use gpushim_alloc::Stream;
-use gpushim_alloc::device_pool;
 use gpushim_alloc::elastic::{Handle, PageDriver};
-use gpushim_alloc::stream_pool::{self, PoolId};
-use gpushim_alloc::{Address, Context};
+use gpushim_alloc::{Driver, Home, PoolId, Stream, stream_pool};
 
 /// The device of a replay.
 #[derive(Clone, Copy, Debug)]
@@ -202,52 +199,7 @@ fn whole(bytes: u64) -> u64 {
     }
 }
 
-impl device_pool::Device for Simulated {
-    type Error = NoMemory;
-    type Event = u64;
-    const OUT_OF_MEMORY: NoMemory = NoMemory;
-
-    fn is_out_of_memory(_: NoMemory) -> bool {
-        true
-    }
-    fn ordinal(&self, _: Context) -> Result<i32, NoMemory> {
-        Ok(0)
-    }
-    fn allocate(&self, _: Context, bytes: u64) -> Result<Address, NoMemory> {
-        self.call(price::allocate(bytes));
-        self.take(bytes)?;
-        Ok(self.addresses(bytes))
-    }
-    fn release(&self, _: Context, _: u64, _: Address, bytes: u64) -> Result<(), NoMemory> {
-        self.call(price::release(bytes));
-        self.put_back(bytes);
-        Ok(())
-    }
-    fn record(&self, _: Context) -> Result<Option<u64>, NoMemory> {
-        self.pay(price::RECORD);
-        Ok(Some(self.now.load(Relaxed)))
-    }
-    fn order(&self, _: Context, _: u64) -> Result<(), NoMemory> {
-        self.pay(price::ORDER);
-        Ok(())
-    }
-    fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        self.pay(price::QUERY);
-        Ok(self.is_done(event))
-    }
-    fn wait(&self, _: u64) -> Result<(), NoMemory> {
-        Ok(())
-    }
-    fn retire(&self, _: u64) {}
-    fn synchronize(&self, _: Context) -> Result<(), NoMemory> {
-        Ok(())
-    }
-    fn memory_info(&self, _: Context) -> Result<(u64, u64), NoMemory> {
-        Ok((self.free(), self.capacity()))
-    }
-}
-
-impl stream_pool::Driver for Simulated {
+impl Driver for Simulated {
     type Error = NoMemory;
     type Event = u64;
     const OUT_OF_MEMORY: NoMemory = NoMemory;
@@ -279,18 +231,22 @@ impl stream_pool::Driver for Simulated {
     fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
         Ok(())
     }
-    fn peers(&self, _: i32, _: &[i32]) -> Result<(), NoMemory> {
-        Ok(())
-    }
     fn unmap(&self, _: u64, _: u64) -> Result<(), NoMemory> {
         self.call(price::UNMAP);
         Ok(())
     }
-    fn allocate(&self, _: i32, bytes: u64) -> Result<u64, NoMemory> {
-        device_pool::Device::allocate(self, Context(1), bytes)
+    fn allocate(&self, _: Home, bytes: u64) -> Result<u64, NoMemory> {
+        self.call(price::allocate(bytes));
+        self.take(bytes)?;
+        Ok(self.addresses(bytes))
     }
-    fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), NoMemory> {
-        device_pool::Device::release(self, Context(1), 0, address, bytes)
+    fn release(&self, _: Home, _: u64, bytes: u64) -> Result<(), NoMemory> {
+        self.call(price::release(bytes));
+        self.put_back(bytes);
+        Ok(())
+    }
+    fn memory_info(&self, _: i32) -> Option<(u64, u64)> {
+        Some((self.free(), self.capacity()))
     }
     fn record(&self, _: Stream) -> Result<u64, NoMemory> {
         self.pay(price::RECORD);
@@ -301,7 +257,8 @@ impl stream_pool::Driver for Simulated {
         Ok(())
     }
     fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        device_pool::Device::is_complete(self, event)
+        self.pay(price::QUERY);
+        Ok(self.is_done(event))
     }
     fn wait(&self, _: u64) -> Result<(), NoMemory> {
         Ok(())
@@ -321,17 +278,17 @@ impl PageDriver for Simulated {
     const OUT_OF_MEMORY: NoMemory = NoMemory;
 
     fn reserve(&self, bytes: u64) -> Result<u64, NoMemory> {
-        stream_pool::Driver::reserve(self, 0, bytes)
+        Driver::reserve(self, 0, bytes)
     }
     fn unreserve(&self, _: u64, _: u64) {}
     fn create(&self, bytes: u64) -> Result<u64, NoMemory> {
-        stream_pool::Driver::create(self, 0, bytes)
+        Driver::create(self, 0, bytes)
     }
     fn create_on_host(&self) -> Result<u64, NoMemory> {
         Err(NoMemory)
     }
     fn destroy(&self, memory: Handle) {
-        stream_pool::Driver::destroy(self, 0, memory.number, memory.bytes);
+        Driver::destroy(self, 0, memory.number, memory.bytes);
     }
     fn map(&self, _: u64, _: Handle) -> Result<(), NoMemory> {
         self.call(price::MAP);
@@ -353,7 +310,7 @@ impl PageDriver for Simulated {
         Ok(self.now.load(Relaxed))
     }
     fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        device_pool::Device::is_complete(self, event)
+        Driver::is_complete(self, event)
     }
     fn wait(&self, _: u64) -> Result<(), NoMemory> {
         Ok(())

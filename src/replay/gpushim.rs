@@ -4,10 +4,8 @@ use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{NoMemory, Simulated};
 use super::device::{ReplayDevice, UNLIMITED};
 use crate::requests::{Op, Request};
-use gpushim_alloc as alloc;
-use gpushim_alloc::device_pool::{self, DevicePool};
-use gpushim_alloc::stream_pool::{self, StreamPool};
-use gpushim_alloc::{Context, Grant, Reuse, Stream, TICKS_TO_DECAY};
+use gpushim_alloc::stream_pool::{Backing, Settings, StreamPool};
+use gpushim_alloc::{Context, Grant, Home, Policy, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
 const CONTEXT: Context = Context(1);
@@ -17,12 +15,15 @@ const DEFAULT_STREAM: u64 = Stream::LEGACY;
 /// Blocks of a run of which so many may be live that no cache has them.
 const LARGE: u32 = 50_000;
 
-/// The pool of the `cudaMalloc` family and that of streams, as in one process under the shim.
+/// The pools of one process under the shim.
 pub struct GpushimAllocator {
-    plain: DevicePool<Simulated>,
-    ordered: StreamPool<Simulated>,
-    /// True if `ordered` serves both families, as it does in pages.
-    serves_all: bool,
+    device: Simulated,
+    /// In pages: of streams, and of `cudaMalloc` under `vmm`.
+    pages: StreamPool<Simulated>,
+    /// Of `cudaMalloc` otherwise.
+    whole: Option<StreamPool<Simulated>>,
+    /// Bytes that `cudaMalloc` may have cached.
+    cache_max: Option<u64>,
     /// Where each block is, by its number; 0: nowhere.
     places: Vec<u64>,
     /// Where the blocks are that are freed soon.
@@ -37,26 +38,28 @@ pub struct GpushimAllocator {
 
 impl GpushimAllocator {
     /// Pools of a policy on a device, for `blocks` blocks.
-    pub fn new(device: &ReplayDevice, policy: alloc::Policy, blocks: u32) -> GpushimAllocator {
-        let settings = device_pool::Settings {
-            reuse: device.reuse,
-            cache_max: device.cache_max,
-            ..device_pool::Settings::default()
-        };
+    pub fn new(device: &ReplayDevice, policy: Policy, blocks: u32) -> GpushimAllocator {
         let orders = device.reuse == Reuse::Order;
-        let ordered = stream_pool::Settings {
-            policy,
+        let pages = Settings {
             page: device.page,
             orders,
             waits: !orders,
             reuse: device.reuse,
-            ..stream_pool::Settings::default()
+            ..Settings::default()
         };
-        let simulated = Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag);
+        let home = Home {
+            context: CONTEXT,
+            born: 0,
+        };
+        let whole = Settings {
+            backing: Backing::Whole(home),
+            ..pages.clone()
+        };
         GpushimAllocator {
-            plain: DevicePool::new(simulated, settings),
-            serves_all: policy == alloc::Policy::Vmm,
-            ordered: StreamPool::new(0, ordered),
+            device: Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag),
+            pages: StreamPool::new(0, pages),
+            whole: (policy != Policy::Vmm).then(|| StreamPool::new(0, whole)),
+            cache_max: device.cache_max,
             places: vec![0; blocks as usize],
             soon: Vec::new(),
             is_large: blocks > LARGE,
@@ -67,37 +70,51 @@ impl GpushimAllocator {
 
     /// Advances the clock to `ns`: cached memory that was not used for the decay is released.
     fn advance(&mut self, ns: u64) {
-        self.plain.device().advance();
+        self.device.advance();
         // After this many ticks without requests no cached memory is left.
         for _ in 0..=TICKS_TO_DECAY {
             if self.tick == 0 || ns < self.next {
                 return;
             }
             self.next = self.next.saturating_add(self.tick);
-            self.plain.decay();
-            self.ordered.decay(self.plain.device());
+            for pool in self.pools() {
+                pool.decay(&self.device);
+            }
         }
         self.next = ns.saturating_add(self.tick);
     }
 
-    fn give_back(&self) {
-        self.ordered.trim(self.plain.device(), 0);
-        self.plain.trim(None, 0);
+    fn pools(&self) -> impl Iterator<Item = &StreamPool<Simulated>> {
+        [&self.pages].into_iter().chain(&self.whole)
     }
 
-    fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
-        match self.pool(request) {
-            None => {
-                let hit = self.plain.try_allocate(CONTEXT, request.bytes);
-                hit.map_or_else(|| self.plain.allocate(CONTEXT, request.bytes), Ok)
-            }
-            Some(pool) => pool.allocate(self.plain.device(), stream(request), request.bytes),
+    fn give_back(&self) {
+        for pool in self.pools() {
+            pool.trim(&self.device, 0);
         }
     }
 
-    /// The pool of pages or streams that serves a request; `None`: that of `cudaMalloc` does.
-    fn pool(&self, request: &Request) -> Option<&StreamPool<Simulated>> {
-        (self.serves_all || request.stream.is_some()).then_some(&self.ordered)
+    fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
+        self.pool(request)
+            .allocate(&self.device, stream(request), request.bytes)
+    }
+
+    /// The pool that serves a request.
+    fn pool(&self, request: &Request) -> &StreamPool<Simulated> {
+        match &self.whole {
+            Some(whole) if request.stream.is_none() => whole,
+            _ => &self.pages,
+        }
+    }
+
+    /// Gives back what `cudaMalloc` has cached beyond its most.
+    fn keep_at_most(&self, pool: &StreamPool<Simulated>) {
+        let Some(most) = self.cache_max else { return };
+        let stats = pool.stats();
+        let surplus = stats.cached_for_all().saturating_sub(most);
+        if surplus > 0 {
+            pool.trim(&self.device, stats.reserved.saturating_sub(surplus));
+        }
     }
 }
 
@@ -124,7 +141,7 @@ impl Allocator for GpushimAllocator {
         let freed = frees.filter_map(|request| self.places.get(request.block as usize));
         self.soon.clear();
         self.soon.extend(freed.filter(|place| **place != 0));
-        self.ordered.warm(&self.soon);
+        self.pages.warm(&self.soon);
     }
 
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
@@ -147,14 +164,11 @@ impl Allocator for GpushimAllocator {
         let Some(address) = place.map(std::mem::take).filter(|address| *address != 0) else {
             return;
         };
-        // Both know the address: it is theirs, and live.
-        match self.pool(request) {
-            None => {
-                let _ = self.plain.free(address, |_| ());
-            }
-            Some(pool) => {
-                let _ = pool.free(stream(request), address, |_| ());
-            }
+        let pool = self.pool(request);
+        // It knows the address, of a live block.
+        let _ = pool.free(stream(request), address, |_| ());
+        if request.stream.is_none() {
+            self.keep_at_most(pool);
         }
     }
 
@@ -162,26 +176,25 @@ impl Allocator for GpushimAllocator {
         match request.stream {
             None => self.give_back(),
             Some(_) => {
-                self.ordered
-                    .trim_streams(self.plain.device(), request.bytes);
+                self.pages.trim_streams(&self.device, request.bytes);
             }
         }
     }
 
     fn reserved(&self) -> u64 {
-        self.plain.device().held()
+        self.device.held()
     }
 
     fn taken(&self) -> u64 {
-        self.plain.device().taken()
+        self.device.taken()
     }
 
     fn largest_free(&self) -> u64 {
-        let largest = self.plain.largest_free(0);
-        largest.max(self.ordered.largest_free())
+        let largest = self.pools().map(StreamPool::largest_free);
+        largest.max().unwrap_or(0)
     }
 
     fn driver_time(&self) -> DriverTime {
-        self.plain.device().driver_time()
+        self.device.driver_time()
     }
 }

@@ -404,7 +404,7 @@ fn what_one_family_has_cached_serves_the_other() {
     }
 }
 
-/// Without virtual memory management `auto` caches whole driver allocations.
+/// Without virtual memory management `cudaMalloc` is cached in driver allocations.
 /// The driver's own pools serve streams.
 #[test]
 fn without_virtual_memory_management_streams_have_the_drivers_pools() {
@@ -420,12 +420,10 @@ fn without_virtual_memory_management_streams_have_the_drivers_pools() {
             (events.iter().filter(by_driver).count(), events.len())
         };
         assert_eq!(forwarded(Class::Device), (0, 49), "{policy}");
-        let by_driver = if is_auto { 49 } else { 0 };
-        assert_eq!(forwarded(Class::PoolAsync), (by_driver, 49), "{policy}");
-        for fact in ["policy", "device.0.stream_policy"] {
-            let said = trace.facts(fact);
-            assert_eq!(said.len(), usize::from(is_auto), "{policy}: {said:?}");
-        }
+        assert_eq!(forwarded(Class::PoolAsync), (49, 49), "{policy}");
+        let said =
+            ["device.0.policy", "device.0.stream_policy"].map(|fact| trace.facts(fact).len());
+        assert_eq!(said, [usize::from(is_auto), 1], "{policy}");
     }
 }
 
@@ -452,7 +450,7 @@ fn a_pool_that_is_refused_pages_steps_aside() {
         "cuMemMap",
         "cuMemSetAccess",
     ] {
-        for (policy, pools) in [("auto", 2), ("vmm", 2)] {
+        for policy in ["auto", "vmm", "blocks"] {
             let (_, shim) = Run::new(program("pages_refused"))
                 .older_driver(&[absent])
                 .env("GPUSHIM_POLICY", policy)
@@ -462,7 +460,7 @@ fn a_pool_that_is_refused_pages_steps_aside() {
             let complaints = shim.complaints();
             let named = format!("gpushim: device 0: {absent} gave 500");
             let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == pools, "{complaints:?}");
+            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
         }
     }
 }
@@ -475,8 +473,7 @@ fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
         "cuMemMap",
         "cuMemSetAccess",
     ] {
-        // Under blocks the pool has driver allocations instead of mappings, and is not aside.
-        for (policy, pools) in [("auto", 2), ("vmm", 2), ("blocks", 0)] {
+        for policy in ["auto", "vmm", "blocks"] {
             let (_, shim) = Run::new(program("pages_refused"))
                 .env("STANDIN_FAULT", format!("{function}:1+:2"))
                 .env("GPUSHIM_POLICY", policy)
@@ -486,7 +483,7 @@ fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
             let complaints = shim.complaints();
             let named = format!("gpushim: device 0: {function} gave 2");
             let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == pools, "{complaints:?}");
+            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
         }
     }
 }

@@ -232,8 +232,8 @@ impl Captures {
         self.kept.entry(block).or_insert_with(|| open.clone());
     }
 
-    /// Takes those of these blocks out of quarantine that the driver would have freed: memory is short.
-    pub fn give_up(&mut self, which: impl Fn(Id) -> bool) -> Vec<Id> {
+    /// Takes those blocks out of quarantine that the driver would have freed: memory is short.
+    pub fn give_up(&mut self) -> Vec<Id> {
         let (kept, captures) = (&mut self.kept, &self.captures);
         let mut free = Vec::new();
         if planted(Mutation::NoGiveUp) {
@@ -241,9 +241,7 @@ impl Captures {
         }
         for set in self.sets.values_mut() {
             set.blocks.retain(|block| {
-                let lasts = |capture: &u64| captures.contains_key(capture);
-                let is_kept = kept.get(block).is_some_and(|of| of.iter().any(lasts));
-                let goes = !is_kept && which(*block);
+                let goes = !is_kept(kept, captures, *block);
                 if goes {
                     kept.remove(block);
                     free.push(*block);
@@ -260,6 +258,19 @@ impl Captures {
             set.blocks.retain(|block| !gone(*block));
         }
         self.kept.retain(|block, _| !gone(*block));
+    }
+}
+
+/// True if a block is kept for a capture that is not over.
+fn is_kept(kept: &FxHashMap<Id, Vec<u64>>, captures: &FxHashMap<u64, Capture>, block: Id) -> bool {
+    let lasts = |capture: &u64| captures.contains_key(capture);
+    kept.get(&block).is_some_and(|of| of.iter().any(lasts))
+}
+
+#[cfg(test)]
+impl Captures {
+    pub fn is_kept(&self, block: Id) -> bool {
+        is_kept(&self.kept, &self.captures, block)
     }
 }
 
@@ -322,19 +333,15 @@ mod tests {
         captures.keep(7, vec![1]);
         assert!(captures.quarantine(7, 0));
         assert!(captures.quarantine(8, 0));
-        assert_eq!(captures.give_up(|_| true), [8]);
+        assert_eq!(captures.give_up(), [8]);
         assert!(captures.ended(1, Some(100)).is_empty());
-        assert!(captures.give_up(|_| true).is_empty(), "the graph needs it");
+        assert!(captures.give_up().is_empty(), "the graph needs it");
         let free = captures.destroyed(100);
         assert_eq!(free, [7]);
         assert!(!captures.hold_back(7, 1));
         captures.began(2);
         assert!(captures.quarantine(7, 0));
-        assert_eq!(
-            captures.give_up(|_| true),
-            [7],
-            "it was kept for that time only"
-        );
+        assert_eq!(captures.give_up(), [7], "it was kept for that time only");
     }
 
     #[test]
@@ -362,9 +369,9 @@ mod tests {
         captures.keep_freed(8);
         assert!(captures.quarantine(7, 0));
         assert!(captures.quarantine(8, 0));
-        assert!(captures.give_up(|_| true).is_empty());
+        assert!(captures.give_up().is_empty());
         assert!(captures.broken(1).is_empty(), "2 may use both");
-        assert_eq!(captures.give_up(|_| true), [7]);
+        assert_eq!(captures.give_up(), [7]);
         assert_eq!(captures.ended(2, None), [8]);
     }
 

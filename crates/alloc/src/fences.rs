@@ -40,11 +40,6 @@ impl<R: Clone> Fences<R> {
         self.complete
     }
 
-    /// Whether a free joined since the last close.
-    pub fn is_joined(&self) -> bool {
-        self.joined
-    }
-
     /// A free joins the open fence. Returns its number, and whether it is the first to do so.
     #[inline]
     pub fn join(&mut self) -> (u64, bool) {
@@ -100,18 +95,6 @@ impl<R: Clone> Fences<R> {
         self.closed.get(at).cloned()
     }
 
-    /// The last recorded fence up to this one.
-    pub fn last_upto(&self, fence: u64) -> Option<(u64, R)> {
-        let after = self.closed.partition_point(|(id, _)| *id <= fence);
-        self.closed.get(after.checked_sub(1)?).cloned()
-    }
-
-    /// The number of the last recorded fence up to this one.
-    pub fn last_number_upto(&self, fence: u64) -> Option<u64> {
-        let upto = |(id, _): &&(u64, R)| *id <= fence;
-        self.closed.iter().rev().find(upto).map(|(id, _)| *id)
-    }
-
     /// The first recorded fence.
     pub fn first(&self) -> Option<(u64, R)> {
         self.closed.front().cloned()
@@ -153,11 +136,6 @@ impl<R: Clone> Fences<R> {
         self.is_complete() && self.closed.is_empty()
     }
 
-    /// All records, to be changed.
-    pub fn records(&mut self) -> impl Iterator<Item = &mut R> {
-        self.closed.iter_mut().map(|(_, record)| record)
-    }
-
     /// The records are void, but the work before them may go on. Returns them.
     pub fn void(&mut self) -> impl Iterator<Item = R> + use<R> {
         std::mem::take(&mut self.closed)
@@ -196,8 +174,6 @@ mod tests {
         fences.recorded(a, 'a');
         assert_eq!(fences.covering(silent), Some((a, 'a')), "in order again");
         assert_eq!(fences.covering(b), Some((b, 'b')));
-        assert_eq!(fences.last_upto(silent), None);
-        assert_eq!(fences.last_upto(a), Some((a, 'a')));
         assert_eq!(fences.superfluous(silent), None);
         fences.completed(a);
         assert_eq!(fences.superfluous(a), Some('a'));

@@ -1,58 +1,65 @@
 //! The caching allocator: pools of device memory. It makes no CUDA call itself and can be tested without a GPU.
 //!
-//! - [`device_pool`] serves the `cudaMalloc` family: a block belongs to a context, and a freed block is handed out again
-//!   after everything that was submitted to that context before the free.
-//! - [`stream_pool`] serves the stream-ordered family, and the `cudaMalloc` family where memory is served in pages: a freed
-//!   block is handed out again to the stream that freed it at once, and to others after its work.
+//! - [`stream_pool`] serves both families: a freed block is handed out again to the stream that freed it at once, and to
+//!   others after its work. A block of `cudaMalloc` is for all streams of its context. Memory is in pages, or whole
+//!   driver allocations.
 //! - [`elastic`] serves an allocator above us that announces what it hands out: its segments have memory only where they are used.
 //! - [`gate`] keeps calls out of contexts that end.
 //!
-//! A pool calls the driver through a trait, [`device_pool::Device`] or [`stream_pool::Driver`]. The shim implements it with
-//! CUDA, `gpushim replay` and the tests with simulations:
+//! A pool calls the driver through the trait [`Driver`]. The shim implements it with CUDA, `gpushim replay` and the tests
+//! with simulations:
 //!
 //! ```
-//! use gpushim_alloc::device_pool::{Device, DevicePool, Settings};
-//! use gpushim_alloc::{Context, Source};
+//! use gpushim_alloc::stream_pool::{Backing, Settings, StreamPool};
+//! use gpushim_alloc::{Context, Driver, Home, PoolId, Source, Stream};
 //! use std::sync::atomic::{AtomicU64, Ordering};
 //!
 //! /// Hands out addresses, and has no work to wait for.
 //! struct Idle(AtomicU64);
 //!
-//! impl Device for Idle {
+//! impl Driver for Idle {
 //!     type Error = ();
 //!     type Event = ();
 //!     const OUT_OF_MEMORY: () = ();
-//! #   fn is_out_of_memory(_: ()) -> bool { true }
-//! #   fn ordinal(&self, _: Context) -> Result<i32, ()> { Ok(0) }
-//!     fn allocate(&self, _: Context, bytes: u64) -> Result<u64, ()> {
+//!     fn allocate(&self, _: Home, bytes: u64) -> Result<u64, ()> {
 //!         Ok(self.0.fetch_add(bytes, Ordering::Relaxed))
 //!     }
-//! #   fn release(&self, _: Context, _: u64, _: u64, _: u64) -> Result<(), ()> { Ok(()) }
-//! #   fn record(&self, _: Context) -> Result<Option<()>, ()> { Ok(Some(())) }
-//! #   fn order(&self, _: Context, _: ()) -> Result<(), ()> { Ok(()) }
 //!     fn is_complete(&self, _: ()) -> Result<bool, ()> {
 //!         Ok(true)
 //!     }
+//! #   fn is_out_of_memory(_: ()) -> bool { true }
+//! #   fn reserve(&self, _: i32, _: u64) -> Result<u64, ()> { Err(()) }
+//! #   fn create(&self, _: i32, _: u64) -> Result<u64, ()> { Err(()) }
+//! #   fn destroy(&self, _: i32, _: u64, _: u64) {}
+//! #   fn map(&self, _: u64, _: u64, _: u64) -> Result<(), ()> { Err(()) }
+//! #   fn allow(&self, _: u64, _: u64, _: &[i32]) -> Result<(), ()> { Err(()) }
+//! #   fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), ()> { Err(()) }
+//! #   fn unmap(&self, _: u64, _: u64) -> Result<(), ()> { Err(()) }
+//! #   fn release(&self, _: Home, _: u64, _: u64) -> Result<(), ()> { Ok(()) }
+//! #   fn record(&self, _: Stream) -> Result<(), ()> { Ok(()) }
+//! #   fn order(&self, _: Stream, _: ()) -> Result<(), ()> { Ok(()) }
 //! #   fn wait(&self, _: ()) -> Result<(), ()> { Ok(()) }
 //! #   fn retire(&self, _: ()) {}
-//! #   fn synchronize(&self, _: Context) -> Result<(), ()> { Ok(()) }
-//! #   fn memory_info(&self, _: Context) -> Result<(u64, u64), ()> { Ok((1 << 36, 1 << 36)) }
+//! #   fn admit(&self, _: i32, _: u64) -> bool { true }
+//! #   fn make_room(&self, _: PoolId, _: bool) -> bool { false }
 //! }
 //!
-//! let pool = DevicePool::new(Idle(AtomicU64::new(1 << 40)), Settings::default());
-//! let first = pool.allocate(Context(1), 1 << 20).expect("there is memory");
+//! let context = Context(1);
+//! let backing = Backing::Whole(Home { context, born: 0 });
+//! let pool = StreamPool::new(0, Settings { backing, ..Settings::default() });
+//! let (driver, stream) = (Idle(AtomicU64::new(1 << 40)), Stream::all_of(context));
+//! let first = pool.allocate(&driver, stream, 1 << 20).expect("there is memory");
 //! assert_eq!(first.source, Source::Grown);
-//! pool.free(first.address, |_| ()).expect("it is live");
-//! let second = pool.allocate(Context(1), 1 << 20).expect("it is cached");
+//! pool.free(stream, first.address, |_| ()).expect("it is live");
+//! let second = pool.allocate(&driver, stream, 1 << 20).expect("it is cached");
 //! assert_eq!(second.address, first.address);
-//! assert_eq!(pool.stats(Some(0)).reserved, first.size);
+//! assert_eq!(pool.stats().reserved, first.size);
 //! ```
 
 mod captures;
-pub mod device_pool;
+mod driver;
 pub mod elastic;
 mod fences;
-mod few;
 pub mod gate;
 mod handles;
 mod lock;
@@ -68,6 +75,7 @@ mod stats;
 pub mod stream_pool;
 mod types;
 
+pub use driver::{Driver, Home, PoolId};
 pub use handles::{Address, Context, Stream};
 pub use policy::{Policy, Reuse, TICKS_TO_DECAY};
 pub use stats::Stats;

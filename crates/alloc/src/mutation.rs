@@ -19,8 +19,6 @@ pub(crate) enum Mutation {
     OpenMark,
     /// Neighbours of one queue keep the older fence.
     AbsorbOlder,
-    /// A context that joins late is not ordered after what others were.
-    NoCatchUp,
     // Captures and graphs (`captures.rs`).
     /// What is freed under a capture goes into circulation.
     NoQuarantine,
@@ -77,10 +75,10 @@ pub(crate) enum Mutation {
     EvictEarly,
     /// Memory that is registered outside the process goes back.
     EvictPinned,
+    /// An allocation that others reach from outside the process is used again.
+    ReuseExported,
     /// Pieces that are too large go back whatever their work.
     TakeBackEarly,
-    /// Memory goes back while other contexts may use it.
-    ReleaseForeign,
     /// Blocks on pieces that moved under work have no fence.
     NoFenceAfterAlias,
     /// Memory in the window of a mapping that failed has no fence.
@@ -90,14 +88,6 @@ pub(crate) enum Mutation {
     /// What is free does not go back before a request is refused.
     NoLastResort,
     // Streams and contexts.
-    /// Fences do not cover other contexts of the device.
-    NoNeighbours,
-    /// Fences do not cover contexts that were given access.
-    NoPeers,
-    /// Access that was taken away is forgotten at once.
-    ForgetPeers,
-    /// Only the owner's later work is ordered.
-    OrderOwnerOnly,
     /// A synchronised stream is taken for all of its context.
     MarkOtherStreams,
     /// A synchronised context is taken for all.

@@ -41,11 +41,6 @@ pub(crate) fn own() -> usize {
 pub(crate) struct Part<T>(SpinMutex<T>);
 
 impl<T> Part<T> {
-    /// With this in it.
-    pub fn new(value: T) -> Part<T> {
-        Part(SpinMutex::new(value))
-    }
-
     /// What is in it. Its own thread nearly always finds it free, and a lock that is let go by a plain store is
     /// the cheapest.
     #[inline(always)]

@@ -38,14 +38,6 @@ impl Policy {
     pub fn parse(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
-
-    /// Bytes of the largest block that may serve a request, in a stream-ordered pool.
-    pub(crate) fn slack(self, need: u64) -> u64 {
-        match self {
-            Policy::Vmm => u64::MAX,
-            Policy::Blocks | Policy::Off => need.saturating_add(need / 8),
-        }
-    }
 }
 
 /// What makes a freed block safe to hand out again (`GPUSHIM_REUSE`).

@@ -1,7 +1,6 @@
 //! What the pools may do, and what they must: one function for each rule, named by what it decides. Tests break one rule
 //! at a time (`mutation.rs`), and each must be noticed.
 
-use crate::few::Few;
 use crate::handles::{Context, Stream};
 use crate::mutation::{Mutation, planted, planted_at_times};
 
@@ -113,16 +112,16 @@ pub(crate) fn must_not_evict(is_pinned: bool) -> bool {
     no_unless(is_pinned, Mutation::EvictPinned)
 }
 
+/// True if a freed block must not be used again: others reach it from outside the process.
+#[inline(always)]
+pub(crate) fn must_release(is_exported: bool) -> bool {
+    no_unless(is_exported, Mutation::ReuseExported)
+}
+
 /// Whether a piece that is too large may go back, after `finish` has waited for its work.
 #[inline(always)]
 pub(crate) fn may_take_back(finish: impl FnOnce() -> bool) -> bool {
     planted(Mutation::TakeBackEarly) || finish()
-}
-
-/// Whether other contexts must be waited for before memory goes back: their work may use it.
-#[inline(always)]
-pub(crate) fn must_wait_for_others(may_use: bool) -> bool {
-    no_unless(may_use, Mutation::ReleaseForeign)
 }
 
 /// Whether memory that is mapped anew needs a fence: earlier work may use it elsewhere.
@@ -148,36 +147,6 @@ pub(crate) fn may_hold(bytes: u64, max_size: u64) -> bool {
 pub(crate) fn ways<T>(all: &[T]) -> &[T] {
     let left_out = usize::from(planted(Mutation::NoLastResort));
     all.get(..all.len() - left_out).unwrap_or_default()
-}
-
-/// Whether fences cover the work of another context: it is on the same device.
-#[inline(always)]
-pub(crate) fn is_neighbour(is_on_device: bool) -> bool {
-    no_unless(is_on_device, Mutation::NoNeighbours)
-}
-
-/// Whether fences cover the work of another context: it was given access.
-#[inline(always)]
-pub(crate) fn is_peer(has_access: bool) -> bool {
-    no_unless(has_access, Mutation::NoPeers)
-}
-
-/// The fence up to which the work of a context that lost its access may use what is freed: the open one.
-#[inline(always)]
-pub(crate) fn reaches_until(open: u64) -> u64 {
-    match planted(Mutation::ForgetPeers) {
-        true => 0,
-        false => open,
-    }
-}
-
-/// The contexts, the owner first, whose later work is ordered after a fence: all that it covers.
-#[inline(always)]
-pub(crate) fn to_order(mut covered: Few<Context>) -> Few<Context> {
-    if planted(Mutation::OrderOwnerOnly) {
-        covered.truncate_to_first();
-    }
-    covered
 }
 
 /// The stream for which a mark stands: the one that is synchronised; `None`: all of the context.

@@ -6,7 +6,6 @@
 //! is found even if it does no harm in a run.
 
 mod clock;
-mod device;
 mod memory;
 mod mistake;
 mod page_driver;
@@ -14,7 +13,6 @@ mod stream_driver;
 mod watch;
 
 pub use clock::Clock;
-pub use device::DeviceSim;
 pub use memory::overlap;
 pub use mistake::Mistake;
 pub use page_driver::Pages;
@@ -23,7 +21,7 @@ pub use stream_driver::{Probe, World};
 use crate::handles::Context;
 use crate::handles::Stream;
 use clock::Time;
-use memory::{Memory, Part};
+use memory::{ALLOCATIONS, Memory, Part};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -32,8 +30,6 @@ use std::collections::HashMap;
 pub enum Error {
     /// No memory left.
     OutOfMemory,
-    /// The context is being destroyed.
-    Ended,
     /// Any other failure.
     Failed,
 }
@@ -50,7 +46,6 @@ pub enum Call {
     Map,
     Allow,
     Forbid,
-    Peers,
     Unmap,
     Allocate,
     Release,
@@ -58,7 +53,6 @@ pub enum Call {
     Order,
     Query,
     Wait,
-    Synchronize,
     /// Waiting for all work of a context while streams capture.
     Drain,
     /// Of `Allow`: for devices other than the memory's own.
@@ -94,8 +88,6 @@ struct Inner {
     capturing: Vec<Stream>,
     /// Devices that may use driver allocations, a bit each.
     peers: u8,
-    /// A device ends with all its memory.
-    ending: bool,
     findings: Vec<String>,
     calls: HashMap<(usize, Call), u64>,
     /// How often a pool put a piece elsewhere.
@@ -152,14 +144,23 @@ impl Sim {
         inner.prune();
     }
 
-    /// A device ends with all its memory: nothing that happens to it counts until then.
-    pub fn end_device(&self, ending: bool) {
+    /// The driver allocations of all pools end with their context, and the work on them.
+    pub fn end_allocations(&self) {
         let mut inner = self.inner.lock();
-        inner.ending = ending;
-        if ending {
-            inner.works.clear();
-            inner.memory.grants.clear();
+        inner.works.clear();
+        let gone = inner.memory.mappings.split_off(&ALLOCATIONS);
+        for (address, mapping) in gone {
+            inner.memory.grants.remove(&address);
+            let _ = inner.memory.destroy(mapping.handle, mapping.bytes);
         }
+    }
+
+    /// The program lets the other device use driver allocations.
+    pub fn let_peers(&self) {
+        let mut inner = self.inner.lock();
+        inner.peers = 3;
+        let mappings = inner.memory.mappings.values_mut();
+        mappings.for_each(|mapping| mapping.access |= 3);
     }
 
     pub fn add_stream(&self, stream: Stream) {

@@ -30,10 +30,10 @@ macro_rules! variables {
 variables! {
     POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks or vmm",
         "How device memory is allocated, for the `cudaMalloc` family and for stream-ordered memory (the \
-         `cudaMallocAsync` family). `auto`: `vmm`; where no device has virtual memory management, `blocks` for the \
-         first family and the driver's own pools for the second. `blocks`: whole driver \
+         `cudaMallocAsync` family). `auto`: `vmm`; where a device has no virtual memory management, `blocks` for the \
+         first family and the driver's own pools for the second. `blocks`: for the `cudaMalloc` family whole driver \
          allocations, cached one to one, so that IPC and address queries give the same results as natively; set it where \
-         a process without gpushim opens the program's IPC handles. \
+         a process without gpushim opens the program's IPC handles. Stream-ordered memory is as with `vmm`. \
          `vmm`: best fit over one reserved range of addresses \
          for each pool, with pages of memory mapped where they are needed; other processes open memory of \
          `cudaMalloc` by an IPC handle if gpushim is preloaded there, too. `off`: every call goes to the driver and is recorded." }

@@ -29,6 +29,8 @@ pub struct Thread {
     pub stream_context: Cell<u64>,
     pub stream_entry: Cell<*const ()>,
     pub stream_epoch: Cell<u64>,
+    /// The pool of a context that was asked for last, by its address.
+    pub whole_entry: Cell<*const ()>,
     /// The node of the ranges that are open on it; 0: none.
     pub ranges: Cell<u32>,
     /// Whether it cannot be cancelled now, by [`Uncancelled`].
@@ -56,6 +58,7 @@ thread_local! {
             stream_context: Cell::new(0),
             stream_entry: Cell::new(std::ptr::null()),
             stream_epoch: Cell::new(0),
+            whole_entry: Cell::new(std::ptr::null()),
             ranges: Cell::new(0),
             uncancelled: Cell::new(false),
             walked: Cell::new(0),

@@ -333,8 +333,6 @@ pub enum Which {
     Of(Stream),
     /// One of a context's.
     In(Context),
-    /// One of the default stream of a thread that has ended: nothing can end it, nor use what it recorded.
-    Left,
 }
 
 impl Which {
@@ -343,7 +341,6 @@ impl Which {
             Which::Number(number) => open.number == number,
             Which::Of(stream) => open.stream == stream,
             Which::In(context) => open.context == Some(context),
-            Which::Left => open.is_left(),
         }
     }
 }

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 
 use crate::base::thread;
 use crate::cuda::functions::real;
-use crate::cuda::types::{NOT_INITIALIZED, SUCCESS};
+use crate::cuda::types::SUCCESS;
 
 /// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
 const VIRTUAL_MEMORY: c_int = 102;
@@ -35,18 +35,6 @@ pub fn has_virtual_memory(device: i32) -> bool {
 pub fn has_descriptors(device: i32) -> bool {
     static KNOWN: Known = Known::new();
     KNOWN.get(device, || attribute(device, DESCRIPTORS))
-}
-
-/// Tells whether any device has virtual memory management. Before the driver is initialised, one may have.
-/// If the driver does not say how many devices there are, the first one tells.
-pub fn is_vmm_possible() -> bool {
-    let mut count = 0;
-    // SAFETY: `count` is ours to write.
-    match thread::call(|| unsafe { real::cuDeviceGetCount(&mut count) }) {
-        SUCCESS => (0..count).any(has_virtual_memory),
-        NOT_INITIALIZED => true,
-        _ => attribute(0, VIRTUAL_MEMORY),
-    }
 }
 
 /// What tells a device apart from all others, for other processes: they may number their devices differently.

@@ -16,8 +16,6 @@ pub const NOWHERE: DevicePtr = 1;
 pub type CUresult = u32;
 /// `CUDA_SUCCESS`.
 pub const SUCCESS: CUresult = 0;
-/// `CUDA_ERROR_NOT_INITIALIZED`.
-pub const NOT_INITIALIZED: CUresult = 3;
 /// `CUDA_ERROR_INVALID_VALUE`.
 pub const INVALID_VALUE: CUresult = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -34,10 +32,6 @@ pub const CAPTURE_UNSUPPORTED: CUresult = 900;
 pub const CAPTURE_INVALIDATED: CUresult = 901;
 /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
 pub const CAPTURE_IMPLICIT: CUresult = 906;
-/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
-pub const PEER_ACCESS_ALREADY_ENABLED: CUresult = 704;
-/// `CUDA_ERROR_PEER_ACCESS_NOT_ENABLED`.
-pub const PEER_ACCESS_NOT_ENABLED: CUresult = 705;
 /// `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
 

@@ -27,14 +27,6 @@ pub unsafe extern "C" fn gpushim_stats(out: *mut u64, room: usize) -> usize {
 
 fn figures() -> [u64; 7] {
     let mut figures = [0; 7];
-    if let Some(pool) = registry::used() {
-        let stats = pool.stats(None);
-        figures[0] += stats.live;
-        figures[1] += stats.allocated;
-        figures[2] += stats.cached();
-        figures[3] += stats.reserved;
-        figures[4] += stats.quarantined;
-    }
     for entry in registry::all() {
         let stats = entry.pool.stats();
         figures[0] += stats.live;

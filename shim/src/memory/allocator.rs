@@ -1,16 +1,16 @@
-//! The memory of `cudaMalloc`: requests and frees, served in whole blocks or in pages.
+//! The memory of `cudaMalloc`: requests and frees, served in pages or in driver allocations.
+//!
+//! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
+//! context of its allocation before the free is complete, which is what the driver's own free waits for.
 
-use gpushim_alloc::device_pool::DevicePool;
-use gpushim_alloc::{Context, FreeError};
-use gpushim_trace::Class;
+use gpushim_alloc::{Context, FreeError, Reuse, Stream};
 
-use crate::base::thread::Uncancelled;
-use crate::cuda::device::Cuda;
-use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
-use crate::cuda::{captures, context, green};
-use crate::memory::caches::Asking;
-use crate::memory::{capture_notices, elastic, growth, paged, registry, room, shortage};
-use crate::record::{events, trace};
+use crate::base::{settings, thread};
+use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
+use crate::cuda::{captures, context, device, green, primary};
+use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::{elastic, peer_access, policy, pools, stream_ordered, surplus, whole};
+use crate::record::events;
 
 /// The address of memory in the current context. `None`: the driver must answer.
 #[inline]
@@ -25,12 +25,16 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
 #[inline(always)]
 pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     let context = serving(bytes)?;
-    let Some(pool) = registry::pool() else {
-        return paged::allocate_at_once(context, bytes);
-    };
-    let grant = pool.try_allocate(context, bytes)?;
-    events::granted(&grant, registry::numbers());
-    Some(grant.address)
+    let device = thread::with(|t| t.device.get());
+    let entry = match registry::serving_all(device.into()) {
+        Some(entry) => Some(entry).filter(|entry| !entry.is_aside()),
+        None => whole::known(context),
+    }?;
+    let address = stream_ordered::allocate_cached(entry, Stream::all_of(context), bytes)?;
+    if captures::any() {
+        keep(entry, address);
+    }
+    Some(address)
 }
 
 /// The current context, if requests of this many bytes are served in it.
@@ -42,62 +46,84 @@ fn serving(bytes: u64) -> Option<Context> {
 #[cold]
 fn allocate_slowly(bytes: u64) -> Option<Result<u64, CUresult>> {
     let context = serving(bytes)?;
-    match registry::pool() {
-        Some(pool) => Some(allocate_whole(pool, context, bytes)),
-        None => paged::allocate(context, bytes),
+    if !policy::has_pools() {
+        return None;
     }
+    let device = device::driver().ordinal_of(context).ok()?;
+    let entry = match policy::is_paged(device) {
+        true => pools::serving_all(device),
+        false => whole::pool(context, device),
+    }?;
+    let result = stream_ordered::allocate_slowly(entry, Stream::all_of(context), bytes);
+    if captures::any()
+        && let Some(Ok(address)) = result
+    {
+        keep(entry, address);
+    }
+    result
 }
 
-fn allocate_whole(pool: &DevicePool<Cuda>, context: Context, bytes: u64) -> Result<u64, CUresult> {
-    let _uncancelled = Uncancelled::new();
-    trace::open();
-    growth::begins();
-    events::driver_ns();
-    if captures::any() {
-        capture_notices::close_of_ended_threads();
+/// The program depends on a block that the driver would not have handed out while streams capture.
+#[cold]
+fn keep(entry: &RegisteredPool, address: u64) {
+    let refusing = captures::refusing();
+    if !refusing.is_empty() {
+        entry.pool.keep(address, refusing);
     }
-    let device = context::device().into();
-    let result = shortage::ask(device, bytes, || match pool.allocate(context, bytes) {
-        Err(OUT_OF_MEMORY) => {
-            let is_more = room::release_broken();
-            if room::trim(Asking::Whole, None, true) > 0 || is_more {
-                pool.allocate(context, bytes)
-            } else {
-                Err(OUT_OF_MEMORY)
-            }
-        }
-        result => result,
-    });
-    match &result {
-        Ok(grant) => events::granted(grant, registry::numbers()),
-        Err(error) => shortage::refused(Class::Device, bytes, *error),
-    }
-    result.map(|grant| grant.address)
 }
 
 /// Frees memory without an order of streams. `None`: the driver must answer.
 /// `at_once`: only what `cudaMalloc` made, for callers that have another way to free the rest.
 #[inline(always)]
 pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
-    elastic::free(address)
-        .or_else(|| free_whole(address))
-        .or_else(|| paged::free(address, at_once))
+    elastic::free(address).or_else(|| free_from(address, at_once))
 }
 
-/// Frees a whole block. `None`: there is none at this address.
-#[inline(always)]
-pub fn free_whole(address: DevicePtr) -> Option<CUresult> {
-    registry::used().and_then(|pool| free_from(pool, address))
-}
-
+/// Frees memory of a pool. `None`: no pool has the address. Work of the current context may use it, or of the one where
+/// `cudaMalloc` made it.
 #[inline(never)]
-fn free_from(pool: &DevicePool<Cuda>, address: DevicePtr) -> Option<CUresult> {
-    let seen = |freed: &_| events::freed(freed, registry::numbers());
-    match pool.free(address, seen) {
-        Ok(()) => Some(SUCCESS),
-        Err(FreeError::Unknown) => None,
-        // The driver's result for an address that was freed before.
-        Err(FreeError::NotLive) => Some(INVALID_VALUE),
-        Err(FreeError::Driver(error)) => Some(error),
+fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
+    let entry = registry::owner(address)?;
+    // The driver frees memory without a current context, too. It must not see an address of ours.
+    let ask = || context::current().or_else(|| primary::of(entry.device));
+    let current = (!at_once).then(|| ask().unwrap_or(Context(0)));
+    if captures::any() && !captures::refusing().is_empty() {
+        entry.pool.keep_freed(address);
+    }
+    let seen = |freed: &_| events::freed(freed, &entry.numbers);
+    match entry.pool.free_in_context(address, current, seen) {
+        Ok(Context(0)) => {}
+        Ok(context) => wait_if_strict(context),
+        Err(FreeError::Unknown) if at_once => return None,
+        Err(error) => return Some(stream_ordered::code(error)),
+    }
+    whole::freed(entry);
+    if let Some(most) = settings::config().cache_max {
+        keep_at_most(entry, most);
+    }
+    Some(SUCCESS)
+}
+
+/// After a free in a context: the host waits, where the user wants it to.
+fn wait_if_strict(context: Context) {
+    // Nothing can be waited for while a stream captures.
+    if settings::config().reuse != Reuse::Strict || captures::any() {
+        return;
+    }
+    let others = peer_access::of(context);
+    for one in others.into_iter().chain([context]) {
+        let wait = || device::driver().synchronize(one).err().unwrap_or(SUCCESS);
+        surplus::synchronize(Some(one), None, wait);
+    }
+}
+
+/// Gives back what `cudaMalloc` has cached beyond `most` bytes, as far as its work is known to be complete.
+#[cold]
+fn keep_at_most(entry: &RegisteredPool, most: u64) {
+    let stats = entry.pool.stats();
+    let surplus = stats.cached_for_all().saturating_sub(most);
+    if surplus > 0 && !captures::any() {
+        let keep = stats.reserved.saturating_sub(surplus);
+        entry.pool.trim(device::driver(), keep);
     }
 }

@@ -5,14 +5,13 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use gpushim_alloc::stream_pool::PoolId;
+use gpushim_alloc::PoolId;
 
 use crate::record::events::Held;
 
 /// The cache, or the pool of one, that asks for memory: it gives none itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    Whole,
     Pool(PoolId),
     Segments,
     /// A request outside the caches.
@@ -62,9 +61,6 @@ pub trait Cache: Sync {
     /// Gives back what is free.
     fn make_room(&self, search: &Search) -> u64;
 
-    /// Waits until memory that is on its way to the driver is there.
-    fn wait_for_releases(&self) {}
-
     /// Gives back some `bytes` of a device, or a little more, without a wait for work.
     fn give_complete(&self, device: i32, bytes: u64, patience: Duration) -> u64;
 
@@ -90,15 +86,13 @@ pub trait Cache: Sync {
 /// The place of a cache among [`all`].
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
-    /// Whole allocations of the driver.
-    Whole,
-    /// Pools of streams, and of pages.
+    /// Pools of streams and of `cudaMalloc`.
     Pools,
     /// Segments of PyTorch's own allocator.
     Segments,
 }
 
-static CACHES: [OnceLock<&'static dyn Cache>; 3] = [const { OnceLock::new() }; 3];
+static CACHES: [OnceLock<&'static dyn Cache>; 2] = [const { OnceLock::new() }; 2];
 
 /// Adds a cache; nothing happens if its place is taken.
 pub fn add(place: Place, cache: &'static dyn Cache) {

@@ -2,7 +2,7 @@
 
 use gpushim_alloc::Context;
 
-use crate::cuda::captures::{self, Open, PER_THREAD, Stream, Which};
+use crate::cuda::captures::{self, Open, Stream, Which};
 use crate::cuda::types::Handle;
 use crate::memory::caches::{self, News};
 use crate::memory::{drain, elastic, peer_access, policy, registry, surplus};
@@ -12,12 +12,11 @@ use crate::record::events;
 pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     let began = Open::new(stream, per_thread, mode);
     let number = began.number;
-    if registry::any() || elastic::any() || policy::is_paged() || peer_access::any() {
+    if registry::any() || elastic::any() || policy::has_pools() || peer_access::any() {
         began.context.into_iter().for_each(drain::prepare);
     }
     captures::enters(began);
     // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
-    registry::pool();
     caches::tell(News::CaptureBegan(number));
     // After the pools: none of them begins a call from here on that would be refused.
     captures::counts(number);
@@ -51,12 +50,6 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
 /// A context ended with the captures of its streams.
 pub fn context_gone(gone: Context) {
     while captures::any() && close(Which::In(gone), 0, None) {}
-}
-
-/// Closes captures of default streams whose threads have ended: nothing can end those any more, nor use what they
-/// recorded. Called when memory is short.
-pub fn close_of_ended_threads() {
-    while captures::any() && close(Which::Left, PER_THREAD, None) {}
 }
 
 /// Closes the capture of a stream, or the only one that may be of it.

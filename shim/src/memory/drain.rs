@@ -10,7 +10,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use gpushim_alloc::Context;
-use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate;
 
 use crate::base::thread;
@@ -20,7 +19,7 @@ use crate::cuda::types::{CAPTURE_UNSUPPORTED, CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, green};
 use crate::memory::budget::{self, Claim, Place};
 use crate::memory::caches::Asking;
-use crate::memory::{registry, room};
+use crate::memory::room;
 
 /// An allocation that is kept for a wait.
 #[derive(Clone, Copy)]
@@ -54,7 +53,7 @@ static IS_RECENT: AtomicBool = AtomicBool::new(false);
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     let claim = match budget::limit() {
-        Some(_) => budget::reserve(Device::ordinal(device::driver(), of)?, 1),
+        Some(_) => budget::reserve(device::driver().ordinal_of(of)?, 1),
         None => Some(Claim::none()),
     };
     let claim = claim.ok_or(OUT_OF_MEMORY)?;
@@ -133,13 +132,11 @@ fn allocate_from_cache(of: Context, error: CUresult) {
     if error != OUT_OF_MEMORY {
         return;
     }
-    if let Some(pool) = registry::used()
-        && let Ok(device) = Device::ordinal(device::driver(), of)
+    if let Ok(device) = device::driver().ordinal_of(of)
+        && room::give_complete(device, 1) > 0
+        && allocate(of, stays).is_ok()
     {
-        let cached = pool.stats(Some(device)).cached();
-        if pool.trim(Some(device), cached.saturating_sub(1)) > 0 && allocate(of, stays).is_ok() {
-            return;
-        }
+        return;
     }
     room::make_room(Asking::Nobody, None);
     // Without it a wait asks the driver for one when it is needed.
@@ -170,7 +167,7 @@ pub fn owns(address: u64) -> bool {
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
 pub fn context(of: Context) -> Result<(), CUresult> {
     // Without a capture an ordinary wait works, which takes no memory.
-    match Device::synchronize(device::driver(), of) {
+    match device::driver().synchronize(of) {
         Err(CAPTURE_UNSUPPORTED) => {}
         result => return result,
     }

@@ -8,15 +8,13 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
-use gpushim_alloc::device_pool::Device;
 
 use crate::base::thread;
 use crate::cuda::captures::relaxed;
-use crate::cuda::device;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::memory::budget::{self, Claim, Place};
-use crate::memory::physical;
+use crate::memory::{drain, physical};
 
 /// Bytes that a pool grows by multiples of (`pool.accounting` of tests/conformance/recorded.txt).
 const CHUNK: u64 = 32 << 20;
@@ -209,6 +207,6 @@ fn count_destroyed(device: i32) {
 /// Waits for a device. Memory of work that is not waited for stays in its pool.
 fn finish(device: i32) {
     if let Some(context) = physical::context_on(device) {
-        let _ = device::driver().finish(context);
+        let _ = drain::context(context);
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Trouble};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
+use gpushim_trace::Numbers;
 
 use crate::base::thread::Uncancelled;
 use crate::base::{boundary, settings, stderr};
@@ -21,7 +22,7 @@ use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_pages::Pages;
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{drain, growth, peer_access, registry};
+use crate::memory::{drain, growth, peer_access};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
@@ -42,6 +43,12 @@ static ANY: AtomicBool = AtomicBool::new(false);
 /// `kMinLargeAlloc` of its allocator). Other segments are as large as the request that they are for.
 const SHARED: u64 = 20 << 20;
 const LARGEST_SHARING: u64 = 10 << 20;
+
+/// Where the trace has the segments.
+fn numbers() -> &'static Numbers {
+    static NUMBERS: Numbers = Numbers::new();
+    &NUMBERS
+}
 
 /// Segments on trial: where they begin, and the place that asked for them.
 static TRIALS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
@@ -151,12 +158,7 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         after: Stamp::default(),
         number: UNNUMBERED,
     };
-    events::granted_on(
-        &grant,
-        pool.driver().device,
-        Stream::ALL,
-        registry::numbers(),
-    );
+    events::granted_on(&grant, pool.driver().device, Stream::ALL, numbers());
     Some(address)
 }
 
@@ -197,7 +199,7 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
             number: UNNUMBERED,
         },
         Stream::ALL,
-        registry::numbers(),
+        numbers(),
     );
 }
 

@@ -5,8 +5,7 @@ use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use gpushim_alloc::elastic::{Handle, PAGE, PageDriver};
-use gpushim_alloc::stream_pool::Driver;
-use gpushim_alloc::{Context, Stream};
+use gpushim_alloc::{Context, Driver, Stream};
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;

@@ -12,7 +12,6 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{LazyLock, Mutex};
 
 use cudarc::driver::sys;
-use gpushim_alloc::Policy;
 use gpushim_alloc::elastic::Handle;
 use gpushim_alloc::stream_pool::LiveBlock;
 use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Token};
@@ -59,15 +58,15 @@ fn source(address: u64) -> Option<Source> {
         });
     }
     let entry = registry::owner(address).filter(|entry| physical::is_shareable(entry.device))?;
-    let backing = entry.pool.backing(address)?;
-    backing.block.for_all.then_some(Source {
+    let found = entry.pool.pieces(address)?;
+    found.block.for_all.then_some(Source {
         block: Block {
-            address: backing.block.address,
-            serial: backing.block.serial,
+            address: found.block.address,
+            serial: found.block.serial,
         },
-        requested: backing.block.requested,
-        base: backing.base,
-        pieces: backing.pieces,
+        requested: found.block.requested,
+        base: found.base,
+        pieces: found.pieces,
     })
 }
 
@@ -78,7 +77,7 @@ fn find(block: Block) -> Option<Source> {
 
 /// Whether other processes can be given a block of a pool.
 pub fn is_possible(entry: &RegisteredPool, block: &LiveBlock) -> bool {
-    block.for_all && physical::is_shareable(entry.device) && entry.pool.policy() == Policy::Vmm
+    block.for_all && physical::is_shareable(entry.device) && entry.pool.is_pages()
 }
 
 /// The token of the block or the segment that contains an address. `None`: it can have none.

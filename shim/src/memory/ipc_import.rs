@@ -8,7 +8,7 @@ use std::{mem, ptr};
 
 use cudarc::driver::sys;
 use gpushim_alloc::Context;
-use gpushim_alloc::stream_pool::Driver;
+use gpushim_alloc::Driver;
 use gpushim_ipc::{Link, Piece, Refused, Reply, Request, Token};
 
 use crate::base::thread::{self, Uncancelled};

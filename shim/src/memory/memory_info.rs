@@ -3,8 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gpushim_alloc::device_pool::Device;
-
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};
 use crate::memory::{budget, caches, driver_pools};
@@ -76,7 +74,7 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
 
 /// Free and total bytes of the current context's device, as the driver sees them; zeros without one.
 pub fn of_device() -> (u64, u64) {
-    let of = |context| device::driver().memory_info(context).unwrap_or((0, 0));
+    let of = |context| device::driver().memory_of(context).unwrap_or((0, 0));
     context::current().map_or((0, 0), of)
 }
 

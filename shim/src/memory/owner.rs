@@ -1,7 +1,6 @@
 //! The owner of an address: what the program has there, if it has it from this library.
 
 use gpushim_alloc::Context;
-use gpushim_alloc::device_pool;
 use gpushim_alloc::elastic::Found;
 use gpushim_alloc::stream_pool::LiveBlock;
 
@@ -30,16 +29,11 @@ pub fn of(address: u64) -> Owner {
     let within = |base: u64, bytes: u64| address - base < bytes;
     if let Some(pool) = registry::owner(address) {
         return match pool.pool.find(address) {
-            Some(block) if within(block.address, block.requested) => Owner::Pool(pool, block),
-            _ => Owner::Nobody,
+            Some(block) if !within(block.address, block.requested) => Owner::Nobody,
+            Some(block) if pool.pool.is_pages() => Owner::Pool(pool, block),
+            Some(block) => Owner::Whole(block.address, block.requested),
+            None => Owner::Nobody,
         };
-    }
-    match registry::used().map(|pool| pool.look_up(address)) {
-        Some(device_pool::Found::Live(base, bytes)) if within(base, bytes) => {
-            return Owner::Whole(base, bytes);
-        }
-        Some(device_pool::Found::Live(..) | device_pool::Found::Free) => return Owner::Nobody,
-        Some(device_pool::Found::Unknown) | None => {}
     }
     if let Some((segment, context)) = elastic::find(address) {
         return match within(segment.base, segment.bytes) {

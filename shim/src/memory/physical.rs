@@ -32,7 +32,7 @@ pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
 /// streams alone has no handles for other processes natively either.
 pub fn is_shareable(device: i32) -> bool {
     let is_elastic = settings::config().elastic != Elastic::Off;
-    (policy::is_paged() || is_elastic) && devices::has_descriptors(device)
+    (policy::is_paged(device) || is_elastic) && devices::has_descriptors(device)
 }
 
 /// Physical memory of a device, its handle.

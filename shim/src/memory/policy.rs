@@ -1,6 +1,5 @@
 //! The ways in which memory is served: as the configuration says, as far as the devices can.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gpushim_alloc::Policy;
@@ -10,62 +9,51 @@ use crate::base::settings;
 use crate::cuda::devices;
 use crate::record::trace;
 
-/// Tells whether `cudaMalloc` is served in whole driver allocations.
-pub fn serves_blocks() -> bool {
-    match settings::config().policy {
-        Policy::Off => false,
-        Policy::Blocks => true,
-        Policy::Vmm if is_paged() => false,
-        Policy::Vmm => {
-            let why = "blocks: no device has virtual memory management";
-            trace::fact("policy", why);
-            true
-        }
-    }
-}
-
-/// Tells whether `cudaMalloc` is served in pages: by the policy, and by what devices can.
-/// Without virtual memory management, memory of a context could lie in another one.
+/// Tells whether memory is served by pools of this library.
 #[inline]
-pub fn is_paged() -> bool {
-    static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().policy == Policy::Vmm && devices::is_vmm_possible())
-}
-
-/// Tells whether stream-ordered memory of any device is served by us.
-#[inline]
-pub fn serves_streams() -> bool {
-    static ENABLED: OnceLock<bool> = OnceLock::new();
-    *ENABLED.get_or_init(|| settings::config().policy != Policy::Off)
+pub fn has_pools() -> bool {
+    settings::config().policy != Policy::Off
 }
 
 /// Tells whether this library only records. What the driver refuses is refused then.
 pub fn is_off() -> bool {
-    !serves_streams() && settings::config().elastic == Elastic::Off
+    !has_pools() && settings::config().elastic == Elastic::Off
 }
 
-/// Source of the memory of a device's stream-ordered pools. `None`: the driver's own pools serve.
-pub fn of_streams(device: i32) -> Option<Policy> {
-    match settings::config().policy {
-        Policy::Off => None,
-        Policy::Vmm if !devices::has_virtual_memory(device) => {
-            left_to_driver(device);
-            None
-        }
-        policy => Some(policy),
+/// Tells whether `cudaMalloc` of a device is served in pages, and not in driver allocations.
+#[inline]
+pub fn is_paged(device: i32) -> bool {
+    settings::config().policy == Policy::Vmm && devices::has_virtual_memory(device)
+}
+
+/// Tells whether pools of this library serve the streams of a device: in pages, or not at all.
+pub fn serves_streams(device: i32) -> bool {
+    let is_possible = devices::has_virtual_memory(device);
+    if has_pools() && !is_possible {
+        let name = format!("device.{device}.stream_policy");
+        note(&LEFT_TO_DRIVER, device, &name, "off");
+    }
+    has_pools() && is_possible
+}
+
+/// Notes that `cudaMalloc` of a device is served in driver allocations, if the user did not ask for that.
+pub fn serves_whole(device: i32) {
+    if settings::config().policy == Policy::Vmm {
+        let name = format!("device.{device}.policy");
+        note(&IN_WHOLE, device, &name, "blocks");
     }
 }
 
-/// Notes in the trace, once for each of the first 64 devices, that the driver's own pools serve.
-fn left_to_driver(device: i32) {
-    static NOTED: AtomicU64 = AtomicU64::new(0);
+static LEFT_TO_DRIVER: AtomicU64 = AtomicU64::new(0);
+static IN_WHOLE: AtomicU64 = AtomicU64::new(0);
+
+/// Notes a policy in the trace, once for each of the first 64 devices.
+fn note(noted: &AtomicU64, device: i32, fact: &str, policy: &str) {
     let bit = u32::try_from(device)
         .ok()
         .and_then(|device| 1u64.checked_shl(device));
-    if bit.is_some_and(|bit| NOTED.fetch_or(bit, Ordering::Relaxed) & bit == 0) {
-        trace::fact(
-            &format!("device.{device}.stream_policy"),
-            "off: the device has no virtual memory management",
-        );
+    if bit.is_some_and(|bit| noted.fetch_or(bit, Ordering::Relaxed) & bit == 0) {
+        let why = format!("{policy}: the device has no virtual memory management");
+        trace::fact(fact, &why);
     }
 }

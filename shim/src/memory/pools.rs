@@ -5,25 +5,24 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gpushim_alloc::Context;
 use gpushim_alloc::stream_pool::Settings;
-use gpushim_alloc::{Context, Policy};
 
 use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device};
 use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
-use crate::memory::registry::{self, RegisteredPool, all, changed, of};
+use crate::memory::registry::{self, Kind, RegisteredPool, Requests, all, changed, of};
 use crate::memory::surplus::release_surplus;
-use crate::memory::{drain, mappings, peer_access, policy};
+use crate::memory::{drain, peer_access, policy};
 use crate::record::events::Held;
 
 /// Registers a pool, with its own settings.
-pub fn add(handle: u64, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
-    policy::of_streams(device)?;
+pub fn add(requests: Requests, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
     // Before there is a pool: it must know of a capture that begins meanwhile.
     caches::add(Place::Pools, &Pools);
-    registry::add(handle, device, settings, || {
+    registry::add(requests, device, settings, || {
         if captures::any() {
             context::current().into_iter().for_each(drain::prepare);
         }
@@ -39,7 +38,7 @@ fn note_idle(entry: &RegisteredPool) {
 /// The program destroyed a pool: its blocks live on until they are freed.
 pub fn destroyed(handle: u64) {
     if let Some(entry) = of(handle) {
-        entry.handle.store(0, Ordering::Release);
+        entry.end();
         entry.pool.set_threshold(0);
         entry.pool.trim(device::driver(), 0);
         entry.pool.vacate(device::driver());
@@ -70,7 +69,18 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
 
 /// A device's default pool, taken in if it is not yet.
 pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
-    of(handle).or_else(|| add(handle, device, of_default()))
+    of(handle).or_else(|| add_of_streams(handle, device, of_default()))
+}
+
+/// Registers a pool of streams, by the driver's handle. `None`: the driver's own pools serve the device.
+pub fn add_of_streams(
+    handle: u64,
+    device: i32,
+    settings: Settings,
+) -> Option<&'static RegisteredPool> {
+    policy::serves_streams(device)
+        .then(|| add(Requests::Streams(handle), device, settings))
+        .flatten()
 }
 
 /// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
@@ -83,14 +93,15 @@ pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
         if thread::call(ask) == SUCCESS {
             return default(device, default_pool as u64);
         }
-        add(registry::handle_of_device(device), device, of_default())
+        add(Requests::Device(device), device, of_default())
     };
     let entry = registry::serving_all(device)
         .or_else(|| make().inspect(|entry| registry::serve_all(entry)))?;
     (!entry.is_aside()).then_some(entry)
 }
 
-fn of_default() -> Settings {
+/// The settings of a device's own pool.
+pub fn of_default() -> Settings {
     Settings {
         reuse: settings::config().reuse,
         ..Settings::default()
@@ -123,23 +134,7 @@ pub fn context_gone(gone: Context) -> u64 {
     live
 }
 
-/// The pools whose memory lies in a device's primary context, for want of virtual memory management.
-pub fn in_primary(device: i32) -> impl Iterator<Item = &'static RegisteredPool> {
-    let in_context = |entry: &&RegisteredPool| entry.pool.policy() != Policy::Vmm;
-    registry::on(Some(device))
-        .filter(move |_| !mappings::serve(device))
-        .filter(in_context)
-}
-
-/// A device's primary context ends, and what lies in it. Returns the bytes that were handed out and held.
-pub fn primary_gone(device: i32) -> (u64, u64) {
-    in_primary(device).fold((0, 0), |(allocated, held), entry| {
-        let (a, h) = entry.pool.abandon(device::driver());
-        (allocated + a, held + h)
-    })
-}
-
-/// All pools of streams and of pages, as one of all caches.
+/// All pools, as one of all caches.
 struct Pools;
 
 impl Cache for Pools {
@@ -172,7 +167,7 @@ impl Cache for Pools {
             note_idle(entry);
             given += entry.pool.decay(device::driver());
             // A destroyed pool gets no further requests.
-            if entry.handle.load(Ordering::Acquire) == 0 {
+            if entry.is_ended() {
                 given += entry.pool.trim(device::driver(), 0);
                 entry.pool.vacate(device::driver());
             }
@@ -191,7 +186,7 @@ impl Cache for Pools {
             let unused = stats.cached();
             figures.all += unused;
             // What is freed in a destroyed pool serves no further request of its own.
-            if entry.is_of_device() || entry.handle.load(Ordering::Acquire) == 0 {
+            if entry.kind != Kind::Streams || entry.is_ended() {
                 figures.cached += unused;
                 continue;
             }

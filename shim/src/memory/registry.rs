@@ -1,72 +1,22 @@
-//! The pools of this process: the one of `cudaMalloc`, and those of streams by the driver's handles.
+//! The pools of this process: those of streams by the driver's handles, and those of `cudaMalloc` by their contexts.
 //!
 //! A pool object is the driver's own and stays empty there: functions without a hook of ours still know it. Ours are
 //! only ever added: a pool that was found once can be used without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-use gpushim_alloc::Stream;
-use gpushim_alloc::device_pool::{self, DevicePool};
 use gpushim_alloc::stream_pool::{Settings, StreamPool};
+use gpushim_alloc::{Context, Stream};
 use gpushim_trace::Numbers;
 
-use crate::base::thread::{self, Uncancelled};
-use crate::base::{boundary, settings, stderr};
+use crate::base::{settings, stderr, thread};
 use crate::cuda::captures;
 use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
-use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
-use crate::memory::policy;
-use crate::record::events::Held;
 use crate::record::trace;
-
-static POOL: OnceLock<Option<DevicePool<Cuda>>> = OnceLock::new();
-
-/// The pool of `cudaMalloc`; `None` under the policy `off`, and where memory is served in pages.
-#[inline]
-pub fn pool() -> Option<&'static DevicePool<Cuda>> {
-    match POOL.get() {
-        Some(pool) => pool.as_ref(),
-        None => create(),
-    }
-}
-
-#[cold]
-fn create() -> Option<&'static DevicePool<Cuda>> {
-    let _uncancelled = Uncancelled::new();
-    boundary::prepare();
-    let pool = POOL.get_or_init(|| {
-        let config = settings::config();
-        if !policy::serves_blocks() {
-            return None;
-        }
-        let settings = device_pool::Settings {
-            reuse: config.reuse,
-            cache_max: config.cache_max,
-            ..device_pool::Settings::default()
-        };
-        caches::add(Place::Whole, &Whole);
-        Some(DevicePool::new(Cuda::new(), settings))
-    });
-    pool.as_ref()
-}
-
-/// Where the trace has the blocks of [`pool`].
-#[inline(always)]
-pub fn numbers() -> &'static Numbers {
-    static NUMBERS: Numbers = Numbers::new();
-    &NUMBERS
-}
-
-/// The pool if it was ever used: for hooks that need not inform an empty pool.
-#[inline]
-pub fn used() -> Option<&'static DevicePool<Cuda>> {
-    POOL.get().and_then(Option::as_ref)
-}
 
 /// Pools of one process, at most; memory of further ones is the driver's.
 const MOST: usize = 1024;
@@ -74,10 +24,51 @@ const MOST: usize = 1024;
 const LEAST_ADDRESSES: u64 = 1 << 36;
 const MOST_ADDRESSES: u64 = 1 << 44;
 
+/// The requests that a pool is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// Those for streams, by the driver's handle of their pool.
+    Streams(u64),
+    /// `cudaMalloc` on a device whose driver has no pools, by its ordinal.
+    Device(i32),
+    /// `cudaMalloc` in a context, in driver allocations.
+    Context(Context),
+}
+
+impl Requests {
+    /// The number that tells it from others of its kind; never 0.
+    fn number(self) -> u64 {
+        match self {
+            Requests::Streams(handle) => handle,
+            Requests::Device(device) => 1 + u64::from(device.unsigned_abs()),
+            Requests::Context(context) => context.0,
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Requests::Streams(_) => Kind::Streams,
+            Requests::Device(_) => Kind::Device,
+            Requests::Context(_) => Kind::Context,
+        }
+    }
+}
+
+/// The kind of [`Requests`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Streams,
+    Device,
+    Context,
+}
+
 /// One pool.
 pub struct RegisteredPool {
-    /// The driver's handle; 0 once the program destroyed the pool.
-    pub(super) handle: AtomicU64,
+    pub kind: Kind,
+    /// The number of its [`Requests`]; 0 once the program has destroyed the pool, or its context has ended.
+    number: AtomicU64,
+    /// Its context is about to end: its addresses may be another's.
+    is_closed: AtomicBool,
     /// The ordinal of its device.
     pub device: i32,
     /// Set when our pool was found unable to serve: the driver's own pool serves then.
@@ -97,15 +88,32 @@ pub struct RegisteredPool {
 impl RegisteredPool {
     /// The driver's handle; 0 once the program destroyed the pool, and for a pool of `cudaMalloc` only.
     pub fn handle(&self) -> u64 {
-        match self.handle.load(Ordering::Acquire) {
-            handle if is_of_device(handle) => 0,
-            handle => handle,
+        match self.kind {
+            Kind::Streams => self.number.load(Ordering::Acquire),
+            Kind::Device | Kind::Context => 0,
         }
     }
 
-    /// Whether it serves `cudaMalloc` only.
-    pub fn is_of_device(&self) -> bool {
-        is_of_device(self.handle.load(Ordering::Relaxed))
+    /// True once the program has destroyed the pool, or its context has ended.
+    pub fn is_ended(&self) -> bool {
+        self.number.load(Ordering::Acquire) == 0
+    }
+
+    /// The pool gets no further requests.
+    pub fn end(&self) {
+        self.number.store(0, Ordering::Release);
+        self.is_closed.store(false, Ordering::Release);
+    }
+
+    /// Its context is about to end, or does not end after all: its blocks are found by no address meanwhile.
+    pub fn close(&self, is_closed: bool) {
+        self.is_closed.store(is_closed, Ordering::Release);
+    }
+
+    /// Tells whether it is the pool of such requests.
+    #[inline(always)]
+    pub fn is_for(&self, requests: Requests) -> bool {
+        self.kind == requests.kind() && self.number.load(Ordering::Acquire) == requests.number()
     }
 
     /// Whether it serves `cudaMalloc`.
@@ -196,18 +204,6 @@ pub fn serve_all(entry: &'static RegisteredPool) {
     }
 }
 
-/// Stands in for a handle where the pool is not the driver's; no handle, being an address, has it.
-const OF_DEVICE: u64 = 1 << 63;
-
-/// What stands for the pool of a device's `cudaMalloc`.
-pub fn handle_of_device(device: i32) -> u64 {
-    OF_DEVICE | u64::from(device.unsigned_abs())
-}
-
-fn is_of_device(handle: u64) -> bool {
-    handle & OF_DEVICE != 0
-}
-
 static ENTRIES: [AtomicPtr<RegisteredPool>; MOST] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -241,7 +237,7 @@ pub fn on(device: Option<i32>) -> impl Iterator<Item = &'static RegisteredPool> 
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
-/// Whether there is a stream-ordered pool, or one of pages. Cheap: for calls that have nothing to do without.
+/// Whether there is a pool. Cheap: for calls that have nothing to do without.
 #[inline]
 pub fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
@@ -250,33 +246,38 @@ pub fn any() -> bool {
 /// The pool of a driver's handle, if it is one of ours.
 #[inline]
 pub fn of(handle: u64) -> Option<&'static RegisteredPool> {
-    all().find(|entry| handle != 0 && entry.handle.load(Ordering::Acquire) == handle)
+    find(Requests::Streams(handle)).filter(|_| handle != 0)
+}
+
+/// The pool of some requests.
+#[inline]
+pub fn find(requests: Requests) -> Option<&'static RegisteredPool> {
+    all().find(|entry| entry.is_for(requests))
 }
 
 /// The pool that an address may belong to.
 #[inline]
 pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
-    all().find(|entry| entry.pool.owns(address))
+    let is_open = |entry: &RegisteredPool| !entry.is_closed.load(Ordering::Acquire);
+    all().find(|entry| is_open(entry) && entry.pool.owns(address))
 }
 
 /// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.
-/// `None`: the driver's own pools serve the device, or there are too many pools.
+/// `None`: there are too many pools.
 pub fn add(
-    handle: u64,
+    requests: Requests,
     device: i32,
     settings: Settings,
     made: impl FnOnce(),
 ) -> Option<&'static RegisteredPool> {
-    if let Some(entry) = of(handle) {
+    if let Some(entry) = find(requests) {
         return Some(entry);
     }
-    let policy = policy::of_streams(device)?;
     let _adding = ADDING.lock().ok()?;
-    if let Some(entry) = of(handle) {
+    if let Some(entry) = find(requests) {
         return Some(entry);
     }
     let settings = Settings {
-        policy,
         page: settings::config().page,
         addresses: addresses(device),
         ..settings
@@ -284,7 +285,8 @@ pub fn add(
     let drained = |entry: &&RegisteredPool| {
         let stats = entry.pool.stats();
         entry.device == device
-            && entry.handle.load(Ordering::Acquire) == 0
+            && entry.kind == requests.kind()
+            && entry.is_ended()
             && stats.live + stats.reserved + stats.quarantined == 0
     };
     if let Some(entry) = all()
@@ -296,13 +298,15 @@ pub fn add(
         entry.serves_all.store(false, Ordering::Relaxed);
         *entry.access.lock().ok()? = Default::default();
         entry.owes.store(false, Ordering::Relaxed);
-        entry.handle.store(handle, Ordering::Release);
+        entry.number.store(requests.number(), Ordering::Release);
         return Some(entry);
     }
     let count = COUNT.load(Ordering::Relaxed);
     let slot = ENTRIES.get(count)?;
     let entry = Box::leak(Box::new(RegisteredPool {
-        handle: AtomicU64::new(handle),
+        kind: requests.kind(),
+        number: AtomicU64::new(requests.number()),
+        is_closed: AtomicBool::new(false),
         device,
         aside: AtomicBool::new(false),
         serves_all: AtomicBool::new(false),
@@ -330,68 +334,4 @@ fn addresses(device: i32) -> u64 {
     (4 * total)
         .next_power_of_two()
         .clamp(LEAST_ADDRESSES, MOST_ADDRESSES)
-}
-
-/// The pool of `cudaMalloc`, as one of all caches.
-struct Whole;
-
-impl Cache for Whole {
-    fn make_room(&self, search: &Search) -> u64 {
-        let pool = used().filter(|_| search.asking != Asking::Whole);
-        pool.map_or(0, |pool| pool.make_room(search.device))
-    }
-
-    fn wait_for_releases(&self) {
-        if let Some(pool) = used() {
-            pool.wait_for_releases();
-        }
-    }
-
-    fn give_complete(&self, device: i32, _: u64, _: Duration) -> u64 {
-        used().map_or(0, |pool| pool.give_complete(device))
-    }
-
-    fn decay(&self) -> u64 {
-        used().map_or(0, DevicePool::decay)
-    }
-
-    fn returns(&self, device: i32) -> Option<u64> {
-        used().map_or(Some(0), |pool| pool.returns(device))
-    }
-
-    fn unused(&self, device: i32) -> Unused {
-        let cached = used().map_or(0, |pool| pool.cached_bytes(device));
-        Unused {
-            all: cached,
-            cached,
-        }
-    }
-
-    fn held(&self, device: i32) -> Held {
-        used().map_or(Held::default(), |pool| {
-            let stats = pool.stats(Some(device));
-            Held {
-                allocated: stats.allocated,
-                reserved: stats.reserved,
-                quarantined: stats.quarantined,
-                largest_free: pool.largest_free(device),
-            }
-        })
-    }
-
-    fn held_now(&self, device: i32) -> Option<u64> {
-        used().map_or(Some(0), |pool| pool.reserved_now(device))
-    }
-
-    fn note(&self, news: News) {
-        let Some(pool) = used() else { return };
-        match news {
-            News::CaptureBegan(number) => pool.capture_began(number),
-            News::CaptureEnded(number, graph) => pool.capture_ended(number, graph),
-            News::CaptureBroken(number) => pool.capture_broken(number),
-            News::GraphDerived(from, to) => pool.graph_derived(from, to),
-            News::GraphDestroyed(graph) => pool.graph_destroyed(graph),
-            News::Exported(address) => pool.exported(address),
-        }
-    }
 }

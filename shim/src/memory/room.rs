@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::cuda::captures;
-use crate::memory::caches::{self, Asking, Cache, News, Search};
+use crate::memory::caches::{self, Asking, News, Search};
 
 /// How long a thread that needs memory waits for a pool in which another thread looks for memory: the other thread may
 /// be waiting for this one.
@@ -50,7 +50,8 @@ pub fn for_peer_process(device: i32, bytes: u64) -> u64 {
     given
 }
 
-fn give_complete(device: i32, bytes: u64) -> u64 {
+/// Gives back about this many bytes of what no work uses any more. Returns the bytes.
+pub fn give_complete(device: i32, bytes: u64) -> u64 {
     caches::all().fold(0, |given, cache| match bytes.saturating_sub(given) {
         0 => given,
         missing => given + cache.give_complete(device, missing, FOR_PEERS),
@@ -85,5 +86,4 @@ pub fn make_room_patiently() {
         waits: true,
         patience: LONG,
     });
-    caches::all().for_each(Cache::wait_for_releases);
 }

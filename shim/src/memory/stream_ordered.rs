@@ -10,7 +10,7 @@ use crate::cuda::types::{
 };
 use crate::cuda::{captures, device};
 use crate::memory::registry::{self, RegisteredPool};
-use crate::memory::{growth, policy, shortage, targets};
+use crate::memory::{growth, policy, shortage, targets, whole};
 use crate::record::{events, trace};
 
 /// Whether a call on this stream becomes a part of a graph; the driver's error if that is unknown.
@@ -84,7 +84,7 @@ fn served(
     stream: u64,
     pool: Option<u64>,
 ) -> Option<(&'static RegisteredPool, Stream)> {
-    if bytes == 0 || !policy::serves_streams() || is_captured(stream) {
+    if bytes == 0 || !policy::has_pools() || is_captured(stream) {
         return None;
     }
     let target = targets::target(stream)?;
@@ -194,6 +194,7 @@ pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> 
     }
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
     let freed = entry.pool.free_without_caches(stream, address, seen);
+    whole::freed(entry);
     freed.map_or_else(code, |()| SUCCESS)
 }
 

@@ -7,10 +7,9 @@ use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, ending, preloaded, settings};
-use crate::cuda::primary;
 use crate::memory::caches::{self, Cache};
 use crate::memory::shortage::Active;
-use crate::memory::{device_memory, drain, elastic, pool_peers};
+use crate::memory::{device_memory, drain, elastic};
 use crate::process::{autopsy, control};
 use crate::record::{events, maintenance, shortages, thread_names};
 
@@ -117,7 +116,6 @@ fn work(decays: bool, sampled: &mut device_memory::Asked) -> bool {
     if decays {
         let _active = Active::begin();
         events::trimmed(caches::all().map(Cache::decay).sum());
-        primary::decay(pool_peers::gone);
         drain::decay();
     }
     device_memory::sample(sampled);

@@ -1,10 +1,7 @@
 //! Writes events to the trace: the one place that knows how the shim's facts become events. Its callers pass the facts;
 //! it queries only the driver.
 
-use std::collections::HashSet;
-
 use gpushim_alloc::Stream;
-use gpushim_alloc::device_pool::Gone;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
 use gpushim_trace::{Class, Cost, Event, Kind, Layer, Numbers, Removed, Writer, flags};
 
@@ -43,13 +40,6 @@ pub fn family(for_all: bool) -> Class {
         true => Class::Device,
         false => Class::PoolAsync,
     }
-}
-
-/// A block of `cudaMalloc` that its pool handed out, on the thread's device.
-#[inline(always)]
-pub fn granted(grant: &Grant, numbers: &Numbers) {
-    let device = thread::with(|t| t.device.get());
-    granted_on(grant, device.into(), Stream::ALL, numbers);
 }
 
 /// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock or a thread cache's. Returns when that was.
@@ -265,26 +255,6 @@ fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
     }
 }
 
-/// A context of a device ended, if that is known, and with it these blocks.
-pub fn blocks_gone(context: Context, device: Option<i32>, gone: &Gone) {
-    let Some(writer) = opened() else {
-        return usage::lost(device, gone.allocated);
-    };
-    let mut dropped = 0;
-    // The table is looked at as a whole: not for a context without blocks.
-    if !gone.live.is_empty() {
-        let live: HashSet<u64> = gone.live.iter().copied().collect();
-        dropped = drop_live(writer, |event| {
-            event.class == Class::Device
-                && event.flags & flags::FORWARDED == 0
-                && live.contains(&event.address)
-        });
-    }
-    usage::lost(device, gone.allocated);
-    let allocated = in_trace(gone.allocated, dropped);
-    gone_with(writer, context, device, allocated, gone.reserved);
-}
-
 /// Takes blocks out of the live table; their bytes, in blocks.
 fn drop_live(writer: &Writer, mut wanted: impl FnMut(&Event) -> bool) -> u64 {
     let mut bytes = 0_u64;
@@ -307,39 +277,31 @@ fn in_trace(went: u64, dropped: u64) -> u64 {
     }
 }
 
-fn gone_with(
-    writer: &Writer,
-    context: Context,
-    device: Option<i32>,
-    allocated: u64,
-    reserved: u64,
-) {
-    writer.record(&Event {
-        device: device.map_or(Event::NO_DEVICE, |device| device as u8),
-        address: context.0,
-        size: allocated,
-        extra: [reserved, 0],
-        ..event(Kind::ContextGone, Class::Device)
-    });
-}
-
-/// A context ended, and with it these bytes that were handed out; what was held for them is released by events of its
-/// own. `is_held`: whether a pool still holds the block at an address.
+/// A context ended, and with it these bytes that were handed out and held. `is_held`: whether a pool still holds the
+/// block at an address.
 pub fn context_gone(
     context: Context,
     device: Option<i32>,
-    allocated: u64,
+    (allocated, reserved): (u64, u64),
     is_held: impl Fn(u64) -> bool,
 ) {
-    let Some(writer) = opened() else {
-        return usage::lost(device, allocated);
-    };
-    let dropped = drop_live(writer, |event| {
-        let ours = matches!(event.class, Class::Device | Class::PoolAsync);
-        ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
-    });
     usage::lost(device, allocated);
-    gone_with(writer, context, device, in_trace(allocated, dropped), 0);
+    let Some(writer) = opened() else { return };
+    let mut dropped = 0;
+    // The table is looked at as a whole: not for a context without blocks.
+    if allocated > 0 {
+        dropped = drop_live(writer, |event| {
+            let ours = matches!(event.class, Class::Device | Class::PoolAsync);
+            ours && event.flags & flags::FORWARDED == 0 && !is_held(event.address)
+        });
+    }
+    writer.record(&Event {
+        device: device.map_or(Event::NO_DEVICE, |device| device as u8),
+        address: context.0,
+        size: in_trace(allocated, dropped),
+        extra: [reserved, 0],
+        ..event(Kind::ContextGone, Class::Device)
+    });
 }
 
 /// A stream began to capture, or stopped with this graph (0: none).

@@ -317,11 +317,10 @@ impl Shim {
         self.env.contains(&("GPUSHIM_POLICY", "off"))
     }
 
-    /// Tells whether the driver's own pools serve streams.
-    /// They always do under `off`, and without virtual memory management unless the policy is `blocks`.
+    /// Tells whether the driver's own pools serve streams: under `off`, and without virtual memory management.
     pub fn leaves_streams(&self, driver: &Driver) -> bool {
         let lacks_vmm = driver.env.contains(&("STANDIN_LACKS", "vmm"));
-        self.is_off() || lacks_vmm && !self.env.contains(&("GPUSHIM_POLICY", "blocks"))
+        self.is_off() || lacks_vmm
     }
 
     /// How it is compared with the native run.
@@ -338,7 +337,6 @@ impl Driver {
     /// What programs for it are made for.
     pub fn shape(&self, steps: usize) -> Shape {
         let storms = matches!(self.profile, Profile::Mixed | Profile::Scarce);
-        let outlives = !self.env.contains(&("STANDIN_LACKS", "vmm"));
         // Threads at once take a thousand times as long as another step.
         let steps = match self.profile {
             Profile::Crowd => steps.div_ceil(4),
@@ -350,7 +348,6 @@ impl Driver {
             memory: self.memory,
             steps,
             storms,
-            outlives,
         }
     }
 

@@ -46,8 +46,6 @@ pub struct Shape {
     pub steps: usize,
     /// Whether threads allocate at once.
     pub storms: bool,
-    /// Whether stream-ordered memory outlives the primary context.
-    pub outlives: bool,
 }
 
 #[derive(Clone, Copy)]

@@ -31,8 +31,6 @@ pub enum Promise {
     Owner,
     /// Fewer findings of the stand-in: what is wrong was answered before the driver saw it.
     Quiet,
-    /// Stream-ordered memory at the end of the primary context, without virtual memory management.
-    Ended,
     /// A freed address that holds another block by now on one side only.
     Again,
 }
@@ -108,11 +106,6 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
         Promise::Quiet,
         "fewer findings of the stand-in",
         "a wrong free is refused before the driver sees it",
-    ),
-    (
-        Promise::Ended,
-        "stream-ordered memory that is live when the primary context ends is gone, on a device without virtual memory management",
-        "there is no memory outside of contexts there; the fuzzer frees it before",
     ),
     (
         Promise::Again,

@@ -78,8 +78,6 @@ pub struct Time {
     known: Clock,
     events: HashMap<u64, Recorded>,
     next: u64,
-    /// Contexts follow what the pool knows of them only: it is the pool that has new ones wait for others.
-    pub lonely: bool,
 }
 
 impl Time {
@@ -99,48 +97,11 @@ impl Time {
     /// A context that may use another's memory from now on does not know what that memory was given away after: its work comes
     /// after all work there.
     fn catch_up(&mut self, accessor: Context, owner: Context) {
-        if self.lonely {
-            return;
-        }
         let mut clock = self.of_context(owner);
         for other in self.accessors(owner) {
             clock.join(&self.of_context(other));
         }
         self.order_contexts(&[accessor], &clock);
-    }
-
-    /// Which of the contexts that had this handle it is; later ones have higher numbers.
-    pub fn born(&self, context: Context) -> Option<u64> {
-        self.contexts.get(&context).map(|known| known.born)
-    }
-
-    /// The last number that a context or an event got.
-    pub fn last(&self) -> u64 {
-        self.next
-    }
-
-    /// The events of a context end with it.
-    pub fn drop_events(&mut self, context: Context) {
-        self.events.retain(|_, event| event.context != context);
-    }
-
-    /// A stream of a context whose work the host knows to be over, made if there is none: work there is ordered behind
-    /// nothing that other work of the context is not.
-    pub fn idle_stream(&mut self, context: Context) -> Stream {
-        let is_idle = |(stream, at): &(&Stream, &usize)| {
-            let queue = &self.queues[**at];
-            stream.context == context && self.is_known(**at, queue.submitted)
-        };
-        if let Some((stream, _)) = self.open.iter().find(is_idle) {
-            return *stream;
-        }
-        let stream = Stream {
-            context,
-            handle: 100 + self.queues.len() as u64,
-            thread: 0,
-        };
-        self.add_stream(stream);
-        stream
     }
 
     pub fn device(&self, context: Context) -> Option<i32> {
@@ -322,11 +283,6 @@ impl Time {
         }
     }
 
-    /// The host knows what has finished.
-    pub fn know(&mut self) {
-        self.known.join(&self.done);
-    }
-
     /// Lets all work finish; the host does not look.
     pub fn finish_unseen(&mut self) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
@@ -360,11 +316,6 @@ impl Time {
             None if recorded.context == Context(0) => Ok(recorded.clock.clone()),
             _ => Err("an event of a context that is gone is used"),
         }
-    }
-
-    /// The context that an event was recorded in.
-    pub fn context_of(&self, event: u64) -> Option<Context> {
-        self.events.get(&event).map(|recorded| recorded.context)
     }
 
     /// Returns whether there was such an event.

@@ -39,7 +39,7 @@ pub struct Memory {
 }
 
 /// Where driver allocations begin.
-const ALLOCATIONS: u64 = 1 << 52;
+pub const ALLOCATIONS: u64 = 1 << 52;
 
 pub fn overlap(a: u64, a_bytes: u64, b: u64, b_bytes: u64) -> bool {
     a < b + b_bytes && b < a + a_bytes

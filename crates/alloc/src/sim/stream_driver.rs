@@ -1,9 +1,10 @@
 //! The driver's calls, as the simulated device answers them.
 
 use super::{Call, Clock, Error, Event, Inner, Sim};
+use crate::driver::{Driver, Home, PoolId};
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::stream_pool::{Driver, PoolId, StreamPool};
+use crate::stream_pool::StreamPool;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -132,19 +133,6 @@ impl Driver for Probe {
         })
     }
 
-    fn peers(&self, _: i32, devices: &[i32]) -> Result<(), Error> {
-        self.with(|sim| {
-            if sim.enter(self.number, Call::Peers)? {
-                return Ok(());
-            }
-            let peers = sim.peers | mask(devices);
-            sim.peers = peers;
-            let mappings = sim.memory.mappings.values_mut();
-            mappings.for_each(|mapping| mapping.access |= peers);
-            Ok(())
-        })
-    }
-
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), Error> {
         self.with(|sim| {
             let twin = sim.lies(Call::UnmapTwin) && sim.memory.is_twin(address);
@@ -158,7 +146,15 @@ impl Driver for Probe {
         })
     }
 
-    fn allocate(&self, _: i32, bytes: u64) -> Result<u64, Error> {
+    fn memory_info(&self, _: i32) -> Option<(u64, u64)> {
+        self.with(|sim| {
+            let free = sim.capacity.saturating_sub(sim.memory.total());
+            // On smaller devices the margin would leave nothing cached.
+            (sim.capacity > 1 << 32).then_some((free, sim.capacity))
+        })
+    }
+
+    fn allocate(&self, _: Home, bytes: u64) -> Result<u64, Error> {
         self.with(|sim| {
             sim.enter(self.number, Call::Allocate)?;
             if sim.memory.total().saturating_add(bytes) > sim.capacity {
@@ -169,13 +165,17 @@ impl Driver for Probe {
         })
     }
 
-    fn release(&self, _: i32, address: u64, bytes: u64) -> Result<(), Error> {
+    fn release(&self, _: Home, address: u64, bytes: u64) -> Result<(), Error> {
         self.with(|sim| {
             if sim.enter(self.number, Call::Release)? {
                 return Ok(());
             }
             sim.vanish(address, bytes);
-            let handle = sim.memory.mappings.get(&address).map_or(0, |m| m.handle);
+            let handle = sim.memory.mappings.get_mut(&address).map_or(0, |mapping| {
+                // The driver frees what others reach.
+                mapping.pinned = false;
+                mapping.handle
+            });
             let finding = sim.memory.unmap(address, bytes);
             sim.find(finding);
             let finding = sim.memory.destroy(handle, bytes);

@@ -1,15 +1,13 @@
 //! What the simulated device looks for.
 
 use super::clock::Clock;
-use super::memory::{Part, overlap};
+use super::memory::{ALLOCATIONS, Part, overlap};
 use super::{Call, Error, Event, Inner, Use, Work};
 use crate::handles::Stream;
 
 impl Inner {
     pub fn find(&mut self, finding: Option<String>) {
-        if !self.ending {
-            self.findings.extend(finding);
-        }
+        self.findings.extend(finding);
     }
 
     /// Work that the host knows to be over comes before all that is submitted later.
@@ -27,6 +25,13 @@ impl Inner {
         if self.memory.is_granted(address, bytes) {
             let twice = format!("{address:#x} was handed out twice");
             self.findings.push(twice);
+        }
+        let mut below = self.memory.within(address, bytes);
+        let is_reached = below.any(|(at, mapping)| *at >= ALLOCATIONS && mapping.pinned);
+        drop(below);
+        if is_reached {
+            let again = format!("{address:#x}, which others reach, was handed out again");
+            self.findings.push(again);
         }
         self.granted += 1;
         let number = self.granted;
@@ -118,9 +123,6 @@ impl Inner {
 
     /// Memory at an address goes.
     pub fn vanish(&mut self, address: u64, bytes: u64) {
-        if self.ending {
-            return;
-        }
         let uses = |work: &Work| {
             let mut uses = work.uses.iter();
             uses.any(|(used, _)| overlap(used.0, used.1, address, bytes))

@@ -65,6 +65,8 @@ pub(super) struct Block {
     pub small: bool,
     /// Handed out for no stream in particular, and live.
     pub for_all: bool,
+    /// Reached from outside the process: its allocation is freed with it.
+    pub exported: bool,
     /// The thread cache that it is in, if it is in one.
     pub part: u8,
 }
@@ -88,6 +90,7 @@ impl Block {
             state,
             small: false,
             for_all: false,
+            exported: false,
             part: 0,
         }
     }

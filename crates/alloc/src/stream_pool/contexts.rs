@@ -1,10 +1,9 @@
 //! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
 
-use super::block::{Block, Id, State as Is};
-use super::driver::Driver;
+use super::block::{Id, State as Is};
 use super::pool::StreamPool;
-use super::space::Piece;
 use super::state::State;
+use crate::driver::Driver;
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::rules::{self, Call};
@@ -212,30 +211,14 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Forgets everything, the reserved addresses too unless the pool `keeps` them. Returns the pieces, those
-    /// mapped a second time without a handle, and the events.
-    pub fn clear(&mut self, keeps: bool) -> (Vec<(u64, Piece)>, Vec<E>) {
-        let stale: Vec<_> = self
-            .space
-            .stale
-            .iter()
-            .map(|(id, _)| self.slab.at(*id))
-            .map(|block: &Block| (block.address, block.size))
-            .collect();
-        let no_handle = |(address, bytes)| (address, Piece::new(0, bytes));
-        let mut pieces: Vec<(u64, Piece)> = stale.into_iter().map(no_handle).collect();
-        pieces.extend(std::mem::take(&mut self.space.pieces));
+    /// Forgets everything. Returns the events.
+    pub fn clear(&mut self) -> Vec<E> {
         let mut events = Vec::new();
         for number in self.queues.numbers() {
-            events.extend(
-                self.queues
-                    .at(number)
-                    .into_iter()
-                    .flat_map(|queue| queue.fences.forget()),
-            );
+            let queue = self.queues.at(number).into_iter();
+            events.extend(queue.flat_map(|queue| queue.fences.forget()));
         }
         let fresh = State::new(self.device, self.settings.clone());
-        let ranges = self.space.ranges().filter(|_| keeps);
         let queues = self.queues.anew();
         let before = std::mem::replace(self, fresh);
         (self.stats, self.tick, self.calm) = (before.stats, before.tick, before.stats.freed_bytes);
@@ -244,9 +227,6 @@ impl<E: Copy> State<E> {
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
         (self.captures, self.queues) = (before.captures, queues);
         self.captures.forget(|_| true);
-        if let Some((base, bytes)) = ranges {
-            self.reserved(base, bytes);
-        }
-        (pieces, events)
+        events
     }
 }

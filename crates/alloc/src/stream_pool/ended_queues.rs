@@ -73,7 +73,7 @@ impl<E: Copy> State<E> {
         events.unwrap_or_default()
     }
 
-    /// Moves all free blocks of a queue to others.
+    /// Moves all blocks of a queue that are not in use to others.
     fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
         for small in [false, true] {
             while let Some(id) = self
@@ -106,10 +106,9 @@ impl<E: Copy> State<E> {
                 }
             }
         }
-        for at in 0..self.space.stale.len() {
-            let Some(&(id, _)) = self.space.stale.get(at) else {
-                break;
-            };
+        let stale = self.space.stale.iter().map(|(id, _)| *id);
+        let others: Vec<Id> = stale.chain(self.exported.iter().copied()).collect();
+        for id in others {
             if self.slab.at(id).queue == queue {
                 let place = to(self, id);
                 let block = self.slab.at_mut(id);

@@ -1,9 +1,9 @@
 //! Fences of a pool: which work is over, and streams that are made to wait for others.
 
 use super::block::{Id, State as Is};
-use super::driver::Driver;
 use super::pool::StreamPool;
-use super::state::{State, block_bytes};
+use super::state::State;
+use crate::driver::Driver;
 use crate::handles::{Context, Stream};
 use crate::policy::Reuse;
 use crate::rules::{self, Call};
@@ -61,9 +61,7 @@ impl<E: Copy> State<E> {
                 continue;
             };
             let size = self.slab.at(id).size;
-            if size <= self.settings.policy.slack(need)
-                && best.is_none_or(|(least, _)| size < least)
-            {
+            if size <= self.largest_for(need) && best.is_none_or(|(least, _)| size < least) {
                 best = Some((size, id));
             }
         }
@@ -212,7 +210,7 @@ impl<D: Driver> StreamPool<D> {
         if !may_order || !(orders || waits) {
             return None;
         }
-        let need = block_bytes(bytes);
+        let need = state.block_bytes(bytes);
         state.flush();
         let id = state.pending(need)?;
         state.reserve_part(id, need);

@@ -1,7 +1,7 @@
 //! Counters of a pool's tables of streams, for tests that look for leaks.
 
-use super::driver::Driver;
 use super::pool::StreamPool;
+use crate::driver::Driver;
 
 impl<D: Driver> StreamPool<D> {
     /// Number of stream queues: those of streams that exist, and of others that are still kept.

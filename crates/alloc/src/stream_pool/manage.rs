@@ -1,10 +1,9 @@
 //! What a program asks of a pool beside memory, and what the background thread does with it.
 
-use super::driver::Driver;
 use super::pool::StreamPool;
 use super::state::State;
 use super::types::{LiveBlock, Settings};
-use crate::policy::Policy;
+use crate::driver::Driver;
 use crate::policy::TICKS_TO_DECAY;
 use crate::size_class::PAGE;
 use crate::stats::Stats;
@@ -17,9 +16,9 @@ impl<D: Driver> StreamPool<D> {
     pub fn trim(&self, driver: &D, keep: u64) -> u64 {
         let _misses = self.misses.lock();
         self.refresh(driver);
-        self.reap(driver);
+        let reaped = self.reap(driver);
         let held = self.stats().reserved;
-        let given = self.give_back(driver, held.saturating_sub(keep), 0);
+        let given = reaped + self.give_back(driver, held.saturating_sub(keep), 0);
         if keep == 0 {
             let mut state = self.state.lock();
             state.calm = state.stats.freed_bytes;
@@ -47,8 +46,7 @@ impl<D: Driver> StreamPool<D> {
             self.state.lock().give_up();
             self.finish_all(driver);
         }
-        self.reap(driver);
-        self.give_back(driver, u64::MAX, 0)
+        self.reap(driver) + self.give_back(driver, u64::MAX, 0)
     }
 
     /// Memory is short in another process: about this many bytes go back of what no work uses any more. Waits for no
@@ -58,8 +56,7 @@ impl<D: Driver> StreamPool<D> {
             return 0;
         };
         self.refresh(driver);
-        self.reap(driver);
-        self.give_back(driver, bytes, 0)
+        self.reap(driver) + self.give_back(driver, bytes, 0)
     }
 
     /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
@@ -76,8 +73,7 @@ impl<D: Driver> StreamPool<D> {
         }
         drop(state);
         self.refresh(driver);
-        self.reap(driver);
-        let given = self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
+        let given = self.reap(driver) + self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
         self.state.lock().queues.shrink();
         given
     }
@@ -126,7 +122,8 @@ impl<D: Driver> StreamPool<D> {
         state.stats.reset_peak_requested();
     }
 
-    /// Devices, by ordinal, that may use the pool's memory from now on; its own always may.
+    /// Devices, by ordinal, that may use the pool's pages from now on; its own always may. To driver allocations the
+    /// driver's own peer access applies.
     ///
     /// # Errors
     /// The driver's; some of the memory may have changed hands then.
@@ -141,9 +138,8 @@ impl<D: Driver> StreamPool<D> {
             .filter(|device| !devices.contains(device))
             .collect();
         misses.devices = devices;
-        let in_pages = self.policy() == Policy::Vmm;
-        if !in_pages {
-            driver.peers(self.device, &misses.devices)?;
+        if !self.is_pages() {
+            return Ok(());
         }
         let state = self.state.lock();
         let pieces: Vec<(u64, u64)> = state
@@ -154,10 +150,6 @@ impl<D: Driver> StreamPool<D> {
             .collect();
         drop(state);
         for (address, bytes) in pieces {
-            if !in_pages {
-                driver.share(address, bytes, &misses.devices, &gone)?;
-                continue;
-            }
             driver.allow(address, bytes, &misses.devices)?;
             driver.forbid(address, bytes, &gone)?;
         }
@@ -185,7 +177,7 @@ impl<D: Driver> StreamPool<D> {
         let Some((base, bytes)) = misses.reserved.take() else {
             return true;
         };
-        let (_, events) = state.clear(false);
+        let events = state.clear();
         self.range.store(0, Ordering::Release);
         drop(state);
         for event in events {
@@ -195,7 +187,7 @@ impl<D: Driver> StreamPool<D> {
         true
     }
 
-    /// An empty pool serves anew, under other settings.
+    /// An empty pool serves anew, under other settings with the same kind of memory.
     pub fn reopen(&self, settings: Settings) {
         let mut misses = self.misses.lock();
         misses.devices = vec![self.device];
@@ -207,24 +199,24 @@ impl<D: Driver> StreamPool<D> {
         state.calm = 0;
     }
 
-    /// The address of a block left the process: its memory stays where it is for as long as the pool
-    /// lives, because it may be registered outside the process. Other blocks may be placed there.
+    /// The address of a block left the process, where it may be registered. Memory in pages stays where it is for as
+    /// long as the pool lives, and other blocks may be placed there. A driver allocation is freed with its block.
     pub fn exported(&self, address: u64) {
         let mut state = self.state.lock();
         let Some(id) = state.find(address) else {
             return;
         };
+        if !self.is_pages() {
+            state.slab.at_mut(id).exported = true;
+            self.has_exported.store(true, Ordering::Relaxed);
+            return;
+        }
         let (start, end) = (state.slab.at(id).address, state.slab.at(id).end());
         let before = state.space.pieces.range(..=start).next_back();
         let first = before.map_or(start, |(at, _)| *at);
         for (at, piece) in state.space.pieces.range_mut(first..end) {
             piece.pinned |= at + piece.bytes > start;
         }
-    }
-
-    /// Where its memory comes from.
-    pub fn policy(&self) -> Policy {
-        self.state.lock().settings.policy
     }
 
     /// The block in the caller's hands that contains an address.
@@ -301,28 +293,5 @@ impl<D: Driver> StreamPool<D> {
     /// Bytes held from the driver; `None` while another thread has the lock. For callers that must not wait.
     pub fn reserved_now(&self) -> Option<u64> {
         Some(self.state.try_lock_without_caches()?.stats.reserved)
-    }
-
-    /// All memory goes back, whatever it is used for: its context is about to end. Returns the bytes
-    /// that were handed out and held.
-    pub fn abandon(&self, driver: &D) -> (u64, u64) {
-        let _misses = self.misses.lock();
-        let mut state = self.state.lock();
-        let (allocated, reserved) = (state.stats.allocated, state.stats.reserved);
-        let (pieces, events) = state.clear(true);
-        let pages = state.settings.policy == Policy::Vmm;
-        drop(state);
-        for (address, piece) in pieces {
-            // What the driver refuses here ends with the context.
-            if !pages {
-                let _ = driver.release(self.device, address, piece.bytes);
-            } else if driver.unmap(address, piece.bytes).is_ok() && piece.handle != 0 {
-                driver.destroy(self.device, piece.handle, piece.bytes);
-            }
-        }
-        for event in events {
-            driver.retire(event);
-        }
-        (allocated, reserved)
     }
 }

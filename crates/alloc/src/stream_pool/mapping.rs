@@ -9,7 +9,6 @@ use super::block::{Id, NIL, State as Is};
 use super::space::Piece;
 use super::space::SMALL;
 use super::state::State;
-use crate::policy::Policy;
 use crate::rules;
 use crate::size_class;
 
@@ -96,7 +95,7 @@ impl Mode {
 impl<E: Copy> State<E> {
     /// Which part of the addresses a request goes to.
     pub fn is_small(&self, need: u64) -> bool {
-        need <= SMALL && self.settings.policy == Policy::Vmm
+        need <= SMALL && self.settings.backing.is_pages()
     }
 
     /// Makes a mapping for a request. `None`: no addresses left.

@@ -1,14 +1,13 @@
 //! Requests that no free memory answers: one way after the other to have memory, each slower than the one before.
 
-use super::block::{Id, State as Is};
-use super::driver::Driver;
+use super::block::State as Is;
 use super::mapping::{Mapping, Mode, PageSource};
 use super::misses::{CREATE, Misses};
 use super::pool::{StreamPool, pack};
 use super::space::Piece;
-use super::state::block_bytes;
+use super::types::Backing;
+use crate::driver::Driver;
 use crate::handles::Stream;
-use crate::policy::Policy;
 use crate::rules;
 use crate::types::Grant;
 use crate::types::Source;
@@ -128,13 +127,12 @@ impl<D: Driver> StreamPool<D> {
         mode: Mode,
     ) -> Result<Grant, D::Error> {
         let mut state = self.state.lock_without_caches();
-        let need = block_bytes(bytes);
-        if state.settings.policy != Policy::Vmm {
+        let need = state.block_bytes(bytes);
+        if let Backing::Whole(home) = state.settings.backing {
             drop(state);
-            let devices = &misses.devices;
-            return self.grow_whole(driver, devices, stream, bytes, need, mode);
+            return self.grow_whole(driver, home, stream, bytes, mode);
         }
-        if !state.space.is_reserved() {
+        if !state.space.is_reserved {
             drop(state);
             self.reserve(driver, misses, need)?;
             state = self.state.lock_without_caches();
@@ -264,46 +262,10 @@ impl<D: Driver> StreamPool<D> {
     }
 
     /// Whether the pool would hold more than its creator allowed with `bytes` bytes more.
-    fn is_beyond(&self, bytes: u64) -> bool {
+    pub(super) fn is_beyond(&self, bytes: u64) -> bool {
         let state = self.state.lock_without_caches();
         let held = state.stats.reserved.saturating_add(bytes);
         !rules::may_hold(held, state.settings.max_size)
-    }
-
-    /// A driver allocation for a request.
-    fn grow_whole(
-        &self,
-        driver: &D,
-        devices: &[i32],
-        stream: Stream,
-        bytes: u64,
-        need: u64,
-        mode: Mode,
-    ) -> Result<Grant, D::Error> {
-        let state = self.state.lock();
-        let excess = if mode.is_short() {
-            u64::MAX
-        } else {
-            state.excess(need)
-        };
-        drop(state);
-        if excess > 0 {
-            self.give_back(driver, excess, 0);
-        }
-        if self.is_beyond(need) || !driver.admit(self.device, need) {
-            return Err(D::OUT_OF_MEMORY);
-        }
-        let address = driver.allocate_for(self.id(), need, devices)?;
-        let mut state = self.state.lock();
-        let queue = state.queues.of(stream);
-        let Some(id) = state.allocated(address, need) else {
-            drop(state);
-            // The driver's answer does not matter: out of memory is the answer here.
-            let _ = driver.release(self.device, address, need);
-            return Err(D::OUT_OF_MEMORY);
-        };
-        state.slab.at_mut(id).queue = queue;
-        Ok(state.grown(id, queue, bytes, Source::Grown))
     }
 
     /// Gives back free memory whose work is over and that was freed at least `age` ticks ago: up to `bytes` bytes
@@ -312,11 +274,13 @@ impl<D: Driver> StreamPool<D> {
         let mut state = self.state.lock();
         state.consolidate();
         let victims = state.evict(bytes, age);
-        let pages = state.settings.policy == Policy::Vmm;
+        let backing = state.settings.backing;
         drop(state);
         let mut given = 0;
         for (id, address, piece) in victims {
-            let gone = if pages {
+            let gone = if let Backing::Whole(home) = backing {
+                self.end_allocation(driver, home, id)
+            } else {
                 let gone = self.end_piece(driver, address, &piece);
                 let mut state = self.state.lock();
                 if gone {
@@ -325,28 +289,10 @@ impl<D: Driver> StreamPool<D> {
                     state.insert(id);
                 }
                 gone
-            } else {
-                self.end_allocation(driver, id, address, piece)
             };
             given += if gone { piece.bytes } else { 0 };
         }
         given
-    }
-
-    /// Gives a driver allocation back. It is forgotten first: the driver may give its address to
-    /// another pool or to the program at once.
-    fn end_allocation(&self, driver: &D, id: Id, address: u64, piece: Piece) -> bool {
-        let mut state = self.state.lock();
-        state.evicted(id, address, piece);
-        (state.leaving, state.tells) = (address, true);
-        drop(state);
-        let gone = driver.release(self.device, address, piece.bytes).is_ok();
-        let mut state = self.state.lock();
-        (state.leaving, state.tells) = (0, false);
-        if !gone && let Some(id) = state.allocated(address, piece.bytes) {
-            state.insert(id);
-        }
-        gone
     }
 
     /// Whether to make the stream wait for another rather than to grow.
@@ -355,9 +301,11 @@ impl<D: Driver> StreamPool<D> {
         state.stats.reserved.saturating_add(bytes) > state.budget(bytes)
     }
 
-    /// Unmaps pieces that have moved, where the work that used them there is over.
-    pub(super) fn reap(&self, driver: &D) {
+    /// Unmaps pieces that have moved, and frees allocations that were exported, where the work there is known to be complete.
+    /// Returns the bytes that the driver has again.
+    pub(super) fn reap(&self, driver: &D) -> u64 {
         self.unmap_stale(driver, None);
+        self.end_exported(driver, false)
     }
 
     fn unmap_stale(&self, driver: &D, handle: Option<u64>) {

@@ -1,6 +1,6 @@
 //! What a pool needs for requests that find no memory.
 
-use super::driver::Driver;
+use crate::driver::Driver;
 
 /// The call that makes a piece.
 pub(super) const CREATE: &str = "cuMemCreate";

@@ -9,12 +9,11 @@
 //! when that is over.
 
 mod adjoining;
-mod backing;
 mod bins;
 mod bits;
 mod block;
+mod block_pieces;
 mod contexts;
-mod driver;
 mod ended_queues;
 mod exact_fit;
 mod fences;
@@ -37,9 +36,9 @@ mod thread_cache;
 mod thread_caches;
 mod types;
 mod warm;
+mod whole;
 
-pub use backing::Backing;
+pub use block_pieces::BlockPieces;
 pub use contexts::Mark;
-pub use driver::{Driver, PoolId};
 pub use pool::StreamPool;
-pub use types::{LiveBlock, Settings};
+pub use types::{Backing, LiveBlock, Settings};

@@ -3,17 +3,13 @@
 use super::block::{Block, Id, NIL, SHARED, State as Is};
 use super::space::Piece;
 use super::state::State;
-use crate::policy::Policy;
 use crate::rules;
 use crate::size_class::PAGE;
-
-/// Percent of the highest allocated that driver allocations may take before free ones go back.
-const SHARE: u64 = 120;
 
 impl<E: Copy> State<E> {
     /// Takes in addresses without memory. The first eighth is for small requests.
     pub fn reserved(&mut self, base: u64, bytes: u64) {
-        self.space.whole = Some((base, bytes));
+        self.space.is_reserved = true;
         let small = (bytes / 8).next_multiple_of(self.settings.page.max(PAGE));
         for (address, size, small) in [(base, small, true), (base + small, bytes - small, false)] {
             let mut block = Block::new(address, size, Is::Unmapped);
@@ -23,29 +19,6 @@ impl<E: Copy> State<E> {
                 self.space.unmapped(small).insert(address);
             }
         }
-    }
-
-    /// Takes in a driver allocation, as a block that is in no bin.
-    pub fn allocated(&mut self, address: u64, bytes: u64) -> Option<Id> {
-        let id = self.add(Block::new(address, bytes, Is::Busy))?;
-        self.space.firsts.insert(address, id);
-        let piece = Piece::new(0, bytes);
-        self.space.pieces.insert(address, piece);
-        self.stats.reserve(bytes);
-        self.stats.created += 1;
-        Some(id)
-    }
-
-    /// Forgets a driver allocation that is in no bin and whole.
-    pub fn deallocated(&mut self, id: Id) -> (u64, u64) {
-        let block = self.slab.at(id);
-        let (address, bytes) = (block.address, block.size);
-        self.map.remove(&address);
-        self.slab.remove(id);
-        self.space.firsts.remove(&address);
-        self.space.pieces.remove(&address);
-        self.stats.released += 1;
-        (address, bytes)
     }
 
     /// Takes the range from `start` to `end` out of all indices, as one busy block. It must consist of
@@ -175,7 +148,7 @@ impl<E: Copy> State<E> {
     /// Pieces were taken out of the figures before.
     pub fn evicted(&mut self, id: Id, address: u64, piece: Piece) {
         self.tells = false;
-        if self.settings.policy == Policy::Vmm {
+        if self.settings.backing.is_pages() {
             self.space.pieces.remove(&address);
             self.unmapped(id);
             self.stats.released += 1;
@@ -183,14 +156,5 @@ impl<E: Copy> State<E> {
             self.stats.release(piece.bytes);
             self.deallocated(id);
         }
-    }
-
-    /// By how many bytes the pool would hold more free memory than it may, with `more` bytes more.
-    pub fn excess(&self, more: u64) -> u64 {
-        let share = self.budget(0) / 100 * SHARE;
-        self.stats
-            .reserved
-            .saturating_add(more)
-            .saturating_sub(share)
     }
 }

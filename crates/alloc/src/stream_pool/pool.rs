@@ -1,26 +1,30 @@
 //! One pool: its lock, and what is done without it.
 
-use super::driver::{Driver, PoolId};
 use super::misses::Misses;
-use super::state::State;
+use super::state::{State, block_bytes};
 use super::thread_caches::Shared;
 use super::types::Settings;
+use crate::driver::{Driver, PoolId};
 use crate::handles::{Context, Stream};
 use crate::types::{FreeError, Freed, Grant, PATIENCE, Stamp};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// A stream-ordered pool of one device.
 pub struct StreamPool<D: Driver> {
     pub(super) device: i32,
+    /// Its memory is in pages.
+    is_pages: bool,
     pub(super) state: Shared<D::Event>,
     /// Held by a miss from its first look for memory until that is in place: misses take turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
-    /// The reserved addresses, under [`Policy::Vmm`], as [`pack`] tells; 0 until there are any.
+    /// The reserved addresses of pages, as [`pack`] tells; 0 until there are any.
     pub(super) range: AtomicU64,
     pub(super) threshold: AtomicU64,
+    /// A block was reached from outside the process at some time.
+    pub(super) has_exported: AtomicBool,
 }
 
 /// Ranges begin and end at multiples of this.
@@ -40,6 +44,7 @@ impl<D: Driver> StreamPool<D> {
     pub fn new(device: i32, settings: Settings) -> Self {
         StreamPool {
             device,
+            is_pages: settings.backing.is_pages(),
             state: Shared::new(State::new(device, settings)),
             misses: Mutex::new(Misses {
                 devices: vec![device],
@@ -49,6 +54,7 @@ impl<D: Driver> StreamPool<D> {
             }),
             range: AtomicU64::new(0),
             threshold: AtomicU64::new(0),
+            has_exported: AtomicBool::new(false),
         }
     }
 
@@ -65,7 +71,19 @@ impl<D: Driver> StreamPool<D> {
         self.device
     }
 
-    /// Whether an address may be the pool's. Under [`Policy::Vmm`](crate::Policy::Vmm) the answer is exact.
+    /// Tells whether its memory is in pages.
+    #[inline]
+    pub fn is_pages(&self) -> bool {
+        self.is_pages
+    }
+
+    /// Bytes of the block for a request.
+    #[inline(always)]
+    fn block_bytes(&self, bytes: u64) -> u64 {
+        block_bytes(self.is_pages, bytes)
+    }
+
+    /// Whether an address may be the pool's. For pages the answer is exact.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
         let range = self.range.load(Ordering::Acquire);
@@ -116,7 +134,7 @@ impl<D: Driver> StreamPool<D> {
         if !caches.serve() {
             return self.take_without_caches(stream, bytes, all);
         }
-        if let Some(grant) = caches.take(stream, bytes) {
+        if let Some(grant) = caches.take(stream, bytes, self.block_bytes(bytes)) {
             return Some(grant);
         }
         let mut state = self.state.lock_without_caches();

@@ -28,8 +28,8 @@ pub(super) struct Space {
     pub stale: Vec<(Id, u64)>,
     /// The first blocks of ranges that have nothing to do with each other, by address.
     pub firsts: BTreeMap<u64, Id>,
-    /// The reserved addresses: begin and bytes.
-    pub whole: Option<(u64, u64)>,
+    /// True once addresses have been reserved.
+    pub is_reserved: bool,
 }
 
 impl Piece {
@@ -49,23 +49,13 @@ impl Space {
             unmapped: [BTreeSet::new(), BTreeSet::new()],
             stale: Vec::new(),
             firsts: BTreeMap::new(),
-            whole: None,
+            is_reserved: false,
         }
     }
 
     /// The first block of the range of neighbours that an address may lie in.
     pub fn first(&self, address: u64) -> Option<Id> {
         self.firsts.range(..=address).next_back().map(|(_, id)| *id)
-    }
-
-    /// The reserved addresses.
-    pub fn ranges(&self) -> Option<(u64, u64)> {
-        self.whole
-    }
-
-    /// Whether addresses have been reserved.
-    pub fn is_reserved(&self) -> bool {
-        self.whole.is_some()
     }
 
     pub fn unmapped(&mut self, small: bool) -> &mut BTreeSet<u64> {

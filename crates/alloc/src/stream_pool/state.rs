@@ -4,13 +4,12 @@ use super::block::SHARED;
 use super::block::{Block, ByAddress, Id, Slab, State as Is};
 use super::space::{SMALL, Space};
 use super::stream_queues::StreamQueues;
-use super::types::Settings;
+use super::types::{Backing, Settings};
 use crate::captures::Captures;
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::policy::Policy;
 use crate::rules;
-use crate::size_class::GRANULE;
+use crate::size_class::{self, GRANULE};
 use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
@@ -26,9 +25,20 @@ pub(super) fn is_small(bytes: u64) -> bool {
     bytes <= SMALL
 }
 
-/// Bytes of the block for a request.
+impl Backing {
+    /// Tells whether it is memory in pages.
+    #[inline(always)]
+    pub(super) fn is_pages(self) -> bool {
+        matches!(self, Backing::Pages)
+    }
+}
+
+/// Bytes of the block for a request, in pages or as a driver allocation.
 #[inline(always)]
-pub(super) fn block_bytes(bytes: u64) -> u64 {
+pub(super) fn block_bytes(is_pages: bool, bytes: u64) -> u64 {
+    if !is_pages {
+        return size_class::block_bytes(bytes);
+    }
     let unit = if is_small(bytes) { GRANULE } else { HOST_PAGE };
     bytes.checked_next_multiple_of(unit).unwrap_or(bytes)
 }
@@ -53,6 +63,8 @@ pub(super) struct State<E> {
     pub latest: Stamp,
     /// Bytes freed until all that was free last went back: from there on memory is new again.
     pub calm: u64,
+    /// Blocks that were freed and that others reach from outside the process: to be freed by the driver.
+    pub exported: Vec<Id>,
     /// The driver allocation that the driver is being told to take back; 0 for none.
     pub leaving: u64,
     /// The driver is being told to take memory back.
@@ -79,11 +91,18 @@ impl<E: Copy> State<E> {
             tick: 0,
             latest: Stamp::default(),
             calm: 0,
+            exported: Vec::new(),
             leaving: 0,
             tells: false,
             in_caches: 0,
             served: 0,
         }
+    }
+
+    /// Bytes of the block for a request.
+    #[inline(always)]
+    pub fn block_bytes(&self, bytes: u64) -> u64 {
+        block_bytes(self.settings.backing.is_pages(), bytes)
     }
 
     /// A block that the queue may use as it is: of this very size, or the best one.
@@ -99,7 +118,7 @@ impl<E: Copy> State<E> {
     /// A block that was freed on the same queue in this very size, where the queue's work is ordered by itself.
     #[inline(always)]
     pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
-        let need = block_bytes(bytes);
+        let need = self.block_bytes(bytes);
         let own = self.queues.at(queue)?;
         let id = own.take(&mut self.slab, need, is_small(need))?;
         Some(self.grant(id, bytes, Source::Hit))
@@ -107,7 +126,7 @@ impl<E: Copy> State<E> {
 
     /// As [`State::take_exact`], where it is not: the block that was freed first, if its work is over.
     fn take_first(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
-        let need = block_bytes(bytes);
+        let need = self.block_bytes(bytes);
         let own = self.queues.at(queue)?;
         let id = own.take_first(&mut self.slab, queue, need, is_small(need))?;
         self.goes_to(id, queue);
@@ -124,10 +143,10 @@ impl<E: Copy> State<E> {
                 return first;
             }
         }
-        let need = block_bytes(bytes);
+        let need = self.block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };
         // Small blocks are merged when nothing else will do. Large ones at once: it is they that
-        // fragment memory (examples/stream_pool_traces: twice as much of it moves otherwise).
+        // fragment memory (twice as much of it moves otherwise, in replays of recordings).
         let mut found = None;
         if is_small(need) {
             found = self.best(queue, need, some);
@@ -153,7 +172,7 @@ impl<E: Copy> State<E> {
     /// queues.
     pub fn best(&mut self, queue: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
-        let most = self.settings.policy.slack(need);
+        let most = self.largest_for(need);
         let fits = |slab: &Slab, id: &Id| slab.at(*id).size <= most;
         let own = self.queues.at(queue)?;
         let ordered = own.ordered;
@@ -208,7 +227,7 @@ impl<E: Copy> State<E> {
     #[inline(always)]
     pub fn reserve_part(&mut self, id: Id, need: u64) {
         self.unlist(id);
-        if self.settings.policy == Policy::Vmm {
+        if self.settings.backing.is_pages() {
             self.cut(id, need, |state, rest| state.list(rest));
         }
     }
@@ -301,7 +320,7 @@ impl<E: Copy> State<E> {
         };
         let block = self.slab.at_mut(id);
         let (address, size, requested) = (block.address, block.size, block.requested);
-        let (group, for_all) = (block.group, block.for_all);
+        let (group, for_all, is_exported) = (block.group, block.for_all, block.exported);
         let Some(to) = self.queues.at(queue) else {
             return Err(FreeError::Unknown);
         };
@@ -326,6 +345,9 @@ impl<E: Copy> State<E> {
         if self.captures.quarantine(id, group) {
             self.slab.at_mut(id).state = Is::Quarantined;
             self.stats.quarantined += size;
+        } else if rules::must_release(is_exported) {
+            self.slab.at_mut(id).state = Is::Busy;
+            self.exported.push(id);
         } else if group == 0 && !for_all && keeps(&mut self.slab, id, self.latest) {
             // It joins a fence again when the cache gives it back.
         } else if !match to.ordered {
@@ -358,7 +380,7 @@ impl<E: Copy> State<E> {
         if self.stats.quarantined == 0 {
             return;
         }
-        for id in self.captures.give_up(|_| true) {
+        for id in self.captures.give_up() {
             if self.slab.at(id).state == Is::Quarantined {
                 self.stats.given_up += 1;
                 self.return_block(id);
@@ -376,6 +398,10 @@ impl<E: Copy> State<E> {
         block.group = 0;
         (block.queue, block.fence) = rules::after_graph(all, (block.queue, block.fence));
         self.stats.quarantined = self.stats.quarantined.saturating_sub(block.size);
+        if rules::must_release(block.exported) {
+            block.state = Is::Busy;
+            return self.exported.push(id);
+        }
         self.insert(id);
     }
 

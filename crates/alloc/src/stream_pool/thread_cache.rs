@@ -2,7 +2,7 @@
 
 use super::block::{ByAddress, Id, NIL, Slab, State as Is};
 use super::exact_fit::{SLOTS, slot};
-use super::state::{State, block_bytes, is_small};
+use super::state::{State, is_small};
 use crate::handles::{Address, Stream};
 use crate::per_thread::own;
 use crate::rules;
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     #[inline(always)]
-    pub fn take(&mut self, stream: Stream, bytes: u64) -> Option<Grant> {
+    pub fn take(&mut self, stream: Stream, bytes: u64, need: u64) -> Option<Grant> {
         self.unasked = 0;
         let is_own = self.stream == Some(stream);
         if !is_own && stream.is_ordered() {
@@ -70,7 +70,6 @@ impl Cache {
         if !rules::may_use_cached(is_own) {
             return None;
         }
-        let need = block_bytes(bytes);
         let slot = self.slot(need).filter(|slot| slot.size == need)?;
         slot.count = slot.count.checked_sub(1)?;
         let (id, address) = *slot.blocks.get(slot.count)?;

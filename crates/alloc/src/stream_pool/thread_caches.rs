@@ -13,7 +13,6 @@ use super::thread_cache::Cache;
 use crate::handles::{Address, Stream};
 use crate::lock::{Lock, Locked};
 use crate::per_thread::{PARTS, Part, own};
-use crate::policy::Policy;
 use crate::types::{Freed, Grant, Stamp};
 use spin::mutex::SpinMutexGuard;
 use std::sync::OnceLock;
@@ -129,10 +128,10 @@ impl ThreadCaches {
         Some(self.caches.get()?.get(own())?.lock())
     }
 
-    /// A block of the calling thread's cache.
+    /// A block of the calling thread's cache, of `need` bytes for a request of `bytes`.
     #[inline(always)]
-    pub fn take(&self, stream: Stream, bytes: u64) -> Option<Grant> {
-        self.own()?.take(stream, bytes)
+    pub fn take(&self, stream: Stream, bytes: u64, need: u64) -> Option<Grant> {
+        self.own()?.take(stream, bytes, need)
     }
 
     /// Takes a block back that the calling thread had from its cache. An error, `seen` again, if the pool must take it back.
@@ -216,7 +215,7 @@ impl ThreadCaches {
 impl<E: Copy> State<E> {
     /// Whether a request that finds no free block gets new memory rather than what the thread caches have.
     pub fn may_grow_beside_caches(&self, bytes: u64) -> bool {
-        let is_paged = self.settings.policy == Policy::Vmm && self.space.is_reserved();
+        let is_paged = self.settings.backing.is_pages() && self.space.is_reserved;
         let need = bytes.saturating_add(self.settings.page);
         let held = self.stats.reserved.saturating_add(need);
         self.in_caches != 0 && is_paged && held <= self.budget(bytes)

@@ -1,14 +1,24 @@
 //! What goes into a pool and comes out of it.
 
+use crate::driver::Home;
 use crate::handles::Context;
-use crate::policy::{Policy, Reuse};
+use crate::policy::Reuse;
+
+/// The memory that a pool is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Pieces of physical memory, mapped into one reserved range of addresses and moved where they are needed.
+    Pages,
+    /// Driver allocations in one context, each for one block at a time.
+    Whole(Home),
+}
 
 /// How a pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where its memory comes from.
-    pub policy: Policy,
-    /// Bytes of addresses to reserve under [`Policy::Vmm`], several times what the device can hold, so
+    /// The memory that it is made of.
+    pub backing: Backing,
+    /// Bytes of addresses to reserve for [`Backing::Pages`], several times what the device can hold, so
     /// that memory may move freely. They cost nothing: reserving takes the same 2 µs from 2^38 to 2^46 bytes
     /// (measured on an H100). Half of it is asked for where the driver refuses.
     pub addresses: u64,
@@ -32,7 +42,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            policy: Policy::Vmm,
+            backing: Backing::Pages,
             addresses: 1 << 41,
             page: 2 << 20,
             spare: 25,

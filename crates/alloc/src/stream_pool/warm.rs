@@ -1,8 +1,8 @@
 //! Frees that are known before they come, as only a replay knows them.
 
 use super::block::NIL;
-use super::driver::Driver;
 use super::pool::StreamPool;
+use crate::driver::Driver;
 use std::hint::black_box;
 
 /// Blocks that are looked up at the same time: as many loads from memory as a processor core has under way, or some more.

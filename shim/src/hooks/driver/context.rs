@@ -5,16 +5,15 @@ use std::ffi::{c_int, c_uint, c_void};
 use gpushim_alloc::Context;
 use gpushim_alloc::gate;
 
-use pool_peers::Disabling;
 use primary::End;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, Handle, INVALID_CONTEXT, PEER_ACCESS_NOT_ENABLED, SUCCESS};
+use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
-    budget, capture_notices, device_memory, drain, elastic, ipc_import, owner, paged, passthrough,
-    peer_access, pool_peers, pools, registry, surplus,
+    budget, capture_notices, device_memory, drain, elastic, ipc_import, owner, passthrough,
+    peer_access, peers, pools, surplus, whole,
 };
 use crate::record::events;
 
@@ -27,7 +26,7 @@ fn is_held(address: u64) -> bool {
 fn ended(handle: u64) {
     let ended = Context(handle);
     // Before it is forgotten.
-    let of_streams = device::driver().known_ordinal(ended);
+    let device = device::driver().known_ordinal(ended);
     context::ended(ended);
     budget::context_gone(ended);
     capture_notices::context_gone(ended);
@@ -35,15 +34,10 @@ fn ended(handle: u64) {
     peer_access::gone(ended);
     ipc_import::context_gone(ended);
     attached::none(ended);
-    pool_peers::gone(ended);
-    let of_pages = pools::context_gone(ended);
-    if let Some(pool) = registry::used() {
-        let gone = pool.context_gone(ended);
-        let device = pool.device().known_ordinal(ended).or(of_streams);
-        pool.device().forget(ended);
-        events::blocks_gone(ended, device, &gone);
-    } else if of_pages > 0 {
-        events::context_gone(ended, of_streams, of_pages, is_held);
+    let (mut allocated, held) = whole::context_gone(ended);
+    allocated += pools::context_gone(ended);
+    if allocated + held > 0 {
+        events::context_gone(ended, device, (allocated, held), is_held);
     }
 }
 
@@ -55,16 +49,12 @@ fn leaves(doomed: Context) {
         pools::context_leaves(doomed);
     }
     gate::close(doomed);
-    if let Some(pool) = registry::used() {
-        pool.context_leaves(doomed);
-    }
+    whole::context_leaves(doomed);
 }
 
 /// The context did not end after all.
 fn stays(context: Context) {
-    if let Some(pool) = registry::used() {
-        pool.context_stays(context);
-    }
+    whole::context_stays(context);
     gate::stays(context);
 }
 
@@ -88,15 +78,6 @@ pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresu
 
 /// As [`destroy`], for a device's primary context.
 fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
-    if pools::in_primary(device).next().is_some() {
-        // What lies in the context must go before it, and not under its work, nor under that of other contexts: the
-        // memory may have been freed on their streams.
-        for one in peer_access::on(device).into_iter().chain([primary]) {
-            // A refusal means that its work has failed.
-            let _ = drain::context(one);
-        }
-        pools_gone(primary, device);
-    }
     destroy(primary.0 as Handle, || {
         let result = call();
         if result == SUCCESS {
@@ -110,17 +91,7 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
 fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     match primary::reset_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
-        // The program has no such context and must not see ours.
-        End::Nothing => SUCCESS,
         End::Stays | End::Unknown => switch(call),
-    }
-}
-
-/// What pools hold in a device's primary context is given back, live blocks included.
-fn pools_gone(primary: Context, device: c_int) {
-    let (allocated, reserved) = pools::primary_gone(device);
-    if allocated + reserved > 0 {
-        events::context_gone(primary, Some(device), allocated, is_held);
     }
 }
 
@@ -128,8 +99,6 @@ fn pools_gone(primary: Context, device: c_int) {
 pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = match primary::release_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
-        // The driver's answer if the context is not retained (measured on an H100).
-        End::Nothing => return INVALID_CONTEXT,
         End::Stays | End::Unknown => switch(call),
     };
     if result == SUCCESS {
@@ -159,46 +128,15 @@ pub(super) fn make(
         let made = Context(unsafe { *context } as u64);
         context::made(made);
         gate::made(made);
-        paged::context_made(made, device);
+        peers::context_made(made, device);
         device_memory::made(device, made);
-        if let Some(pool) = registry::pool() {
-            pool.context_known(made);
-        }
     }
     result
 }
 
-/// Calls a function that waits for a context's work, and tells the pool what is finished by then.
+/// Calls a function that waits for a context's work, after which pools know what is complete.
 fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
-    surplus::synchronize(which, None, || {
-        let Some((pool, context)) = registry::used().zip(which) else {
-            return call();
-        };
-        let mark = pool.mark(context);
-        let result = call();
-        if result == SUCCESS {
-            pool.synchronized(context, mark);
-        }
-        result
-    })
-}
-
-/// The current context may no longer use another's memory, but for pools of mapped memory.
-fn disable(peer: Handle) -> CUresult {
-    let disabled = |accessor| pool_peers::disabled(accessor, Context(peer as u64));
-    let result = match context::current().map(disabled) {
-        Some(Disabling::Stays) => SUCCESS,
-        Some(Disabling::NotEnabled) => PEER_ACCESS_NOT_ENABLED,
-        // SAFETY: the driver looks at the handle, and answers.
-        Some(Disabling::Forwarded) | None => unsafe { real::cuCtxDisablePeerAccess(peer) },
-    };
-    if result == SUCCESS
-        && let Some(accessor) = context::current()
-        && let Some(pool) = registry::pool()
-    {
-        pool.peer_disabled(accessor, Context(peer as u64));
-    }
-    result
+    surplus::synchronize(which, None, call)
 }
 
 driver_hooks! {
@@ -315,16 +253,6 @@ driver_hooks! {
         // SAFETY: as above.
         reset(device, || unsafe { real::cuDevicePrimaryCtxReset_v2(device) })
     }
-    /// Flags of a device's primary context, and whether it is active: as the program left it.
-    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
-        // SAFETY: as above.
-        let result = unsafe { real::cuDevicePrimaryCtxGetState(device, flags, active) };
-        if result == SUCCESS && primary::is_hidden(device) {
-            // SAFETY: null, or the driver wrote it just now.
-            unsafe { active.as_mut() }.into_iter().for_each(|active| *active = 0);
-        }
-        result
-    }
     /// Waits for all work of the current context.
     fn cuCtxSynchronize() {
         // SAFETY: as above.
@@ -342,22 +270,15 @@ driver_hooks! {
     }
     /// The current context may use another's memory from here on.
     fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
-        let adopts = |accessor| flags == 0 && pool_peers::enabled(accessor, Context(peer as u64));
-        let result = if context::current().is_some_and(adopts) {
-            SUCCESS
-        } else {
-            // SAFETY: as above.
-            unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
-        };
+        // SAFETY: as above.
+        let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
-                if let Some(pool) = registry::pool() {
-                    pool.peer_enabled(accessor, Context(peer as u64));
-                }
                 let owner = Context(peer as u64);
                 let follow = || elastic::peer(accessor, owner, true);
-                if let Err(error) = paged::peer(accessor, owner, true).and_then(|()| follow()) {
-                    disable(peer);
+                if let Err(error) = peers::peer(accessor, owner, true).and_then(|()| follow()) {
+                    // SAFETY: undoes the call above.
+                    let _ = unsafe { real::cuCtxDisablePeerAccess(peer) };
                     return error;
                 }
             }
@@ -365,10 +286,11 @@ driver_hooks! {
     }
     /// The current context may no longer use another's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
-        let result = disable(peer);
+        // SAFETY: as above.
+        let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
-                let _ = paged::peer(accessor, Context(peer as u64), false);
+                let _ = peers::peer(accessor, Context(peer as u64), false);
                 let _ = elastic::peer(accessor, Context(peer as u64), false);
             }
         result

@@ -12,7 +12,7 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS, check};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{paged, passthrough, registry};
+use crate::memory::{passthrough, peers};
 
 /// Registers a green context that was just made. The driver retains the device's primary context for it; we count that
 /// use, too, so that our table shows the primary context as alive.
@@ -42,10 +42,7 @@ fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
     });
     context::made(context);
     gate::made(context);
-    paged::context_made(context, device);
-    if let Some(pool) = registry::pool() {
-        pool.context_known(context);
-    }
+    peers::context_made(context, device);
     Ok(())
 }
 

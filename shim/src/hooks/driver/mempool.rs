@@ -70,7 +70,7 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
             max_size: most as u64,
             ..Settings::default()
         };
-        pools::add(pool as u64, device, settings);
+        pools::add_of_streams(pool as u64, device, settings);
     } else if kind != PINNED || location != DEVICE {
         driver_pools::made_of_host(pool as u64);
     }

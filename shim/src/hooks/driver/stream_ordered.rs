@@ -2,15 +2,13 @@
 
 use gpushim_trace::Class;
 
-use crate::base::thread;
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, SUCCESS};
-use crate::cuda::{captures, streams};
+use crate::cuda::streams;
+use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::memory::leave_null;
-use crate::memory::owner::{self, Owner};
 use crate::memory::passthrough::{self, Request};
-use crate::memory::{allocator, registry, stream_ordered, targets};
+use crate::memory::{registry, stream_ordered};
 
 /// Memory from the driver's own pools: for graphs, and where ours do not serve.
 pub fn forward(
@@ -65,45 +63,13 @@ fn serve(
     forward(address, bytes, pool, stream, call)
 }
 
-/// Serves the two functions that free.
-///
-/// The driver takes back memory of `cuMemAlloc` too: what came from that pool goes back there, where the
-/// fence covers the stream's work with all other.
+/// Serves the two functions that free. As the driver, they take back memory of `cuMemAlloc`, too.
 #[inline]
 fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(result) = stream_ordered::free_on(address, stream) {
         return result;
     }
-    if captures::any()
-        && let Owner::Whole(start, _) = owner::of(address)
-    {
-        match stream_ordered::asked_captured(stream) {
-            Ok(false) => {}
-            Err(error) if start == address => return stream_ordered::refused(stream, error),
-            _ => return INVALID_VALUE,
-        }
-    }
-    if let Some(error) = refusal(address, stream) {
-        return error;
-    }
-    let freed = allocator::free_whole(address);
-    freed.unwrap_or_else(|| passthrough::free_memory(address, stream, call))
-}
-
-/// What the driver says of a stream on which memory of the pool is to be freed, if it is none.
-fn refusal(address: DevicePtr, stream: u64) -> Option<CUresult> {
-    if targets::target(stream).is_some() {
-        return None;
-    }
-    let Owner::Whole(..) = owner::of(address) else {
-        return None;
-    };
-    let mut context = std::ptr::null_mut();
-    // SAFETY: `context` is ours to write.
-    match thread::call(|| unsafe { real::cuStreamGetCtx(stream as Handle, &mut context) }) {
-        SUCCESS => None,
-        error => Some(error),
-    }
+    passthrough::free_memory(address, stream, call)
 }
 
 driver_hooks! {

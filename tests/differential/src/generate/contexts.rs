@@ -178,11 +178,7 @@ impl Generator {
     /// What other contexts last did to the blocks that end with a context. `None`: a capture stands in the way of
     /// waiting for it.
     fn work_on_blocks_of(&self, slot: u8) -> Option<Vec<Last>> {
-        let in_primary = slot < self.shape.devices && !self.shape.outlives;
-        let goes = |block: &&Block| match block.is_async {
-            true => in_primary && block.device == slot,
-            false => block.context == slot,
-        };
+        let goes = |block: &&Block| !block.is_async && block.context == slot;
         let others = |last: &Last| {
             last.context != slot && self.contexts[usize::from(last.context)].is_some()
         };
@@ -235,8 +231,7 @@ impl Generator {
         self.push(device, false, Op::SetContext);
     }
 
-    /// The primary context is reset or released and made anew; pools' blocks of the device go before if they
-    /// cannot outlive it.
+    /// The primary context is reset or released and made anew; pools' blocks of the device outlive it.
     pub(super) fn primary(&mut self) {
         let device = self.some_device();
         let open = self.captures.iter().any(|capture| !capture.is_over);
@@ -258,15 +253,6 @@ impl Generator {
         }
         let work = self.work_on_blocks_of(device).unwrap_or_default();
         work.into_iter().for_each(|last| self.wait_for(last));
-        for block in 0..BLOCKS as u8 {
-            let Some(found) = self.blocks[usize::from(block)].clone() else {
-                continue;
-            };
-            if found.device == device && found.is_async && !self.shape.outlives {
-                self.push(found.context, false, Op::Free { block });
-                self.leave(block);
-            }
-        }
         if self.random.chance(500) {
             self.push(device, false, Op::Reset { device });
             self.context_ends(device);

@@ -202,7 +202,7 @@ fn the_end_of_a_context_ends_its_segments() {
     let (sim, elastic) = device(100, Mode::Least);
     let base = segment(&elastic, 4);
     elastic.born(base, 4 * PAGE, 4 * PAGE, None);
-    sim.end_device(true);
+    sim.returned(base);
     let mut ended = Vec::new();
     elastic.end(|at, bytes| ended.push((at, bytes)));
     assert_eq!(ended, [(base, 4 * PAGE)]);

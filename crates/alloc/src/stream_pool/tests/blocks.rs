@@ -43,6 +43,7 @@ impl Machine {
             self.sim().launch(on, &[block.whole()]);
             block.after.join(&self.sim().now(on));
         }
+        self.keep(&block);
         self.live.push(block);
         true
     }
@@ -78,6 +79,7 @@ impl Machine {
 
     /// Gives a block back on a stream that comes after all its use. `None`: where it was made.
     pub fn free(&mut self, block: Block, stream: Option<Stream>) {
+        self.keep_freed(&block);
         self.sim().returned(block.grant.address);
         self.leaves_graphs(&block, stream.unwrap_or(block.stream).context);
         let mut seen = None;
@@ -104,6 +106,11 @@ impl Machine {
         );
         assert_eq!((seen.size, seen.for_all), (grant.size, block.is_for_all()));
         self.models[block.pool].freed(&grant);
+        // Every other time the pool finds out by itself that its work is complete.
+        if self.done.is_multiple_of(2) && self.pool(block.pool).has_exported() {
+            self.pool(block.pool)
+                .release_exported(&self.probes[block.pool]);
+        }
     }
 
     pub fn free_twice(&mut self, pool: usize) {

@@ -1,8 +1,9 @@
 //! What a program does to whole streams, contexts and devices.
 
-use super::machine::{Block, CONTEXTS, Machine, stream};
+use super::machine::{Block, HOME, Machine, stream};
 use crate::handles::Context;
 use crate::handles::Stream;
+use crate::policy::Policy;
 
 impl Machine {
     pub fn synchronize(&mut self, stream: Stream, whole: bool, meanwhile: usize, fails: bool) {
@@ -42,6 +43,9 @@ impl Machine {
     }
 
     pub fn end_context(&mut self, (context, device): (Context, i32)) {
+        if self.setting.policy != Policy::Vmm && context == HOME.context {
+            self.end_home();
+        }
         // Every other time the pools hear of it before the driver does.
         if self.done.is_multiple_of(2) {
             self.sim().synchronized(&self.sim().of_context(context));
@@ -81,22 +85,16 @@ impl Machine {
         gone.iter().map(|block| block.grant.size).sum()
     }
 
-    /// Nothing of the pools' memory survives.
-    pub fn end_device(&mut self) {
-        self.sim().end_device(true);
-        // What the driver refuses now ends with the device.
-        self.sim().fail(None);
+    /// The context of driver allocations ends, and with it all memory of the pools.
+    fn end_home(&mut self) {
+        self.sim().end_allocations();
         for pool in 0..self.models.len() {
             let stats = self.pool(pool).stats();
-            let gone = self.pool(pool).abandon(&self.probes[pool]);
+            let gone = self.pool(pool).home_gone(&self.probes[pool]);
             assert_eq!(gone, (stats.allocated, stats.reserved));
-            assert_eq!(self.sim().held(pool).0, 0, "memory outlives its device");
             self.models[pool].abandoned();
         }
-        self.sim().end_device(false);
-        self.sim().fail(self.setting.fail);
         self.live.clear();
         self.forget_memory(|_| true);
-        self.end_context(CONTEXTS[0]);
     }
 }

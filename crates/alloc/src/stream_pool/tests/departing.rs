@@ -1,5 +1,6 @@
 //! Frees, and questions, while memory is on its way back to the driver.
 
+use super::machine::backing;
 use super::threads::Slow;
 use crate::handles::Context;
 use crate::handles::Stream;
@@ -15,7 +16,7 @@ const MIB: u64 = 1 << 20;
 /// A pool with 20 MiB that are free, and their address.
 fn pool(policy: Policy) -> (Arc<(Slow, StreamPool<Slow>)>, u64) {
     let settings = Settings {
-        policy,
+        backing: backing(policy),
         ..Settings::default()
     };
     let both = Arc::new((Slow::new(0), StreamPool::new(0, settings)));

@@ -1,5 +1,6 @@
 //! Streams, threads and contexts that come and go leave nothing behind.
 
+use super::machine::backing;
 use super::threads::Slow;
 use crate::handles::Context;
 use crate::handles::Stream;
@@ -15,7 +16,7 @@ fn each_policy(run: impl Fn(&Slow, &StreamPool<Slow>, u64)) {
     for policy in [Policy::Vmm, Policy::Blocks] {
         let driver = Slow::new(6);
         let settings = Settings {
-            policy,
+            backing: backing(policy),
             ..Settings::default()
         };
         let pool = StreamPool::new(0, settings);

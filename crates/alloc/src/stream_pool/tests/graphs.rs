@@ -146,13 +146,44 @@ impl Machine {
         }
     }
 
-    /// Memory of a pool that was freed is no graph's any more.
+    /// The captures because of which the driver would refuse `cudaMalloc` and `cudaFree`: every other one.
+    fn refusing(&self) -> Vec<u64> {
+        let open = self.current().into_iter();
+        open.filter(|number| number % 2 == 1).collect()
+    }
+
+    /// A block for all streams was handed out, perhaps where the driver would have refused that.
+    pub fn keep(&mut self, block: &Block) {
+        let refusing = self.refusing();
+        if block.is_for_all() && !refusing.is_empty() {
+            self.pool(block.pool)
+                .keep(block.grant.address, refusing.clone());
+            self.kept.insert(block.number, refusing);
+        }
+    }
+
+    /// A block for all streams is about to be freed, perhaps where the driver would refuse that.
+    pub fn keep_freed(&mut self, block: &Block) {
+        if block.is_for_all() && !self.refusing().is_empty() {
+            self.pool(block.pool).keep_freed(block.grant.address);
+            let open = self.current();
+            self.kept.entry(block.number).or_insert(open);
+        }
+    }
+
+    /// Memory of a pool that was freed is no graph's any more, but for what the driver would not have freed.
     pub fn forget_freed(&mut self, pool: usize) {
-        let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
-        let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);
-        graphs
-            .chain(captures)
-            .for_each(|uses| uses.retain(|r| r.pool != pool || r.freed.is_none()));
+        let kept = &self.kept;
+        let stays = |r: &Recorded, capture: u64| {
+            let is_kept = |of: &Vec<u64>| of.contains(&capture);
+            r.pool != pool || r.freed.is_none() || kept.get(&r.used.2).is_some_and(is_kept)
+        };
+        for graph in &mut self.graphs {
+            graph.uses.retain(|r| stays(r, graph.capture));
+        }
+        for capture in &mut self.captures {
+            capture.uses.retain(|r| stays(r, capture.number));
+        }
     }
 
     /// Memory that graphs use is gone with its device or context.

@@ -4,13 +4,15 @@
 use super::graphs::{Capture, Graph};
 use super::model::Model;
 use super::program::{Action, Setting};
+use crate::driver::Home;
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::per_thread;
-use crate::policy::Reuse;
+use crate::policy::{Policy, Reuse};
 use crate::sim::{Call, Clock, Error, Probe, Sim, Use, World};
-use crate::stream_pool::{Settings, StreamPool};
+use crate::stream_pool::{Backing, Settings, StreamPool};
 use crate::types::Grant;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The contexts, the first two of the pools' device 0, and the last one of device 1.
@@ -55,15 +57,31 @@ pub struct Machine {
     pub live: Vec<Block>,
     pub captures: Vec<Capture>,
     pub graphs: Vec<Graph>,
+    /// Blocks, by number, with the captures that they are kept for.
+    pub kept: HashMap<u64, Vec<u64>>,
     pub next: u64,
     /// Operations done.
     pub done: u64,
 }
 
+/// The context of driver allocations.
+pub const HOME: Home = Home {
+    context: CONTEXTS[0].0,
+    born: 0,
+};
+
+/// The memory of pools under a policy.
+pub fn backing(policy: Policy) -> Backing {
+    match policy {
+        Policy::Vmm => Backing::Pages,
+        Policy::Blocks | Policy::Off => Backing::Whole(HOME),
+    }
+}
+
 fn settings(setting: &Setting, max_size: u64) -> Settings {
     Settings {
         addresses: 1 << 41,
-        policy: setting.policy,
+        backing: backing(setting.policy),
         page: setting.page,
         spare: setting.spare,
         piece: setting.piece,
@@ -132,6 +150,7 @@ impl Machine {
             live: Vec::new(),
             captures: Vec::new(),
             graphs: Vec::new(),
+            kept: HashMap::new(),
             next: 100,
             done: 0,
         };
@@ -240,6 +259,9 @@ impl Machine {
                     let near = self.contexts.iter().filter(|(_, device)| *device == 0);
                     near.for_each(|(owner, _)| self.sim().add_peer(*owner, CONTEXTS[2].0));
                 }
+                if on && self.setting.policy != Policy::Vmm {
+                    self.sim().let_peers();
+                }
                 let result = self.pool(pool).set_access(&self.probes[pool], others);
                 if let Err(error) = result {
                     self.expect(error);
@@ -279,7 +301,6 @@ impl Machine {
                 self.models[pool].peaks_reset();
             }
             Action::EndContext { context } => self.end_context(self.context(context)),
-            Action::EndDevice => self.end_device(),
             Action::Reopen { pool, max_size } => {
                 let stats = self.pool(pool).stats();
                 if stats.live + stats.reserved + stats.quarantined == 0 {

@@ -1,6 +1,6 @@
 //! The pools against a simulated device that watches them.
 
-mod backing;
+mod block_pieces;
 mod blocks;
 mod contexts;
 mod departing;

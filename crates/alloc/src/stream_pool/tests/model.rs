@@ -5,6 +5,7 @@ use super::program::{Ending, MIB};
 use crate::policy::Policy;
 use crate::policy::TICKS_TO_DECAY;
 use crate::sim::{Call, Probe};
+use crate::size_class::page_bytes;
 use crate::stream_pool::StreamPool;
 use crate::stream_pool::block::{NIL, State as Is};
 use crate::types::Grant;
@@ -137,10 +138,13 @@ fn audit(pool: &StreamPool<Probe>, pages: bool) -> Audit {
             Is::Free | Is::AtHand => found.free += block.size,
             Is::Unmapped | Is::Stale => {}
             Is::InThreadCache => panic!("it is not called in: {block:?}"),
+            Is::Busy if state.exported.contains(&id) => found.free += block.size,
             Is::Busy => panic!("a busy block while no thread works: {block:?}"),
         }
         free += usize::from(block.state == Is::Free);
-        if block.state == Is::Live {
+        // What captures keep is not free either, however short memory is.
+        let is_kept = block.state == Is::Quarantined && state.captures.is_kept(id);
+        if block.state == Is::Live || is_kept {
             found.taken.push((block.address, block.end()));
         }
     }
@@ -262,7 +266,7 @@ impl Machine {
             .collect();
         let need = match self.setting.policy {
             Policy::Vmm => bytes.next_multiple_of(self.setting.page),
-            Policy::Blocks | Policy::Off => bytes.next_multiple_of(512),
+            Policy::Blocks | Policy::Off => page_bytes(bytes),
         };
         let most = self.setting.capacity.min(self.setting.limit);
         let fits = busy.iter().sum::<u64>() + need <= most;

@@ -187,7 +187,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
 }
 
 /// The steps of this pool.
-const STEPS: [Mutation; 46] = [
+const STEPS: [Mutation; 48] = [
     Mutation::NoFence,
     Mutation::OlderFence,
     Mutation::UseEarly,
@@ -209,6 +209,8 @@ const STEPS: [Mutation; 46] = [
     Mutation::ReapEarly,
     Mutation::EvictEarly,
     Mutation::TakeBackEarly,
+    Mutation::ReuseExported,
+    Mutation::GiveUpKept,
     Mutation::MovePinned,
     Mutation::EvictPinned,
     Mutation::BeyondSize,
@@ -252,7 +254,6 @@ fn each_call_without_effect_is_noticed() {
         Call::AllowPeers,
         Call::AllowAgain,
         Call::Forbid,
-        Call::Peers,
         Call::Unmap,
         Call::UnmapMoved,
         Call::UnmapTwin,

@@ -105,8 +105,6 @@ pub enum Action {
     EndContext {
         context: usize,
     },
-    /// The device's primary context ends, and with it the memory of the pools.
-    EndDevice,
     Reopen {
         pool: usize,
         max_size: u64,
@@ -166,7 +164,6 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
         ]
     } else {
         vec![
-            Call::Peers,
             Call::Allocate,
             Call::Release,
             Call::Record,
@@ -297,7 +294,6 @@ fn action(share: u32) -> impl Strategy<Value = Action> {
         4 => (pool(), keep()).prop_map(|(pool, bytes)| Action::GiveComplete { pool, bytes }),
         2 => pool().prop_map(|pool| Action::ResetPeaks { pool }),
         2 => (0..8usize).prop_map(|context| Action::EndContext { context }),
-        1 => Just(Action::EndDevice),
         2 => (pool(), prop_oneof![Just(0), Just(40 * MIB)])
             .prop_map(|(pool, max_size)| Action::Reopen { pool, max_size }),
     ];

@@ -5,8 +5,7 @@ use super::program::MIB;
 use super::threads::Slow;
 use crate::handles::{Context, Stream};
 use crate::per_thread;
-use crate::policy::Policy;
-use crate::stream_pool::{Settings, StreamPool};
+use crate::stream_pool::{Backing, Settings, StreamPool};
 use crate::types::{FreeError, Grant};
 
 const STREAM: u64 = 16;
@@ -20,7 +19,7 @@ impl Program {
     /// With thread caches.
     fn new() -> Program {
         let settings = Settings {
-            policy: Policy::Vmm,
+            backing: Backing::Pages,
             ..Settings::default()
         };
         let pool = StreamPool::new(0, settings);

@@ -1,10 +1,11 @@
 //! Eight threads at once.
 
+use super::machine::backing;
+use crate::driver::{Driver, Home, PoolId};
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::policy::Policy;
-use crate::stream_pool::PoolId;
-use crate::stream_pool::{Driver, Settings, StreamPool};
+use crate::stream_pool::{Settings, StreamPool};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,23 +149,20 @@ impl Driver for Slow {
     fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), OutOfMemory> {
         Ok(())
     }
-    fn peers(&self, _: i32, _: &[i32]) -> Result<(), OutOfMemory> {
-        Ok(())
-    }
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), OutOfMemory> {
         self.take(address, bytes);
         Ok(())
     }
-    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, OutOfMemory> {
-        let handle = self.create(device, bytes)?;
+    fn allocate(&self, _: Home, bytes: u64) -> Result<u64, OutOfMemory> {
+        let handle = self.create(0, bytes)?;
         // Each where none was before.
         let address = handle << 32;
         self.put(address, bytes, handle);
         Ok(address)
     }
-    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), OutOfMemory> {
+    fn release(&self, _: Home, address: u64, bytes: u64) -> Result<(), OutOfMemory> {
         let handle = self.take(address, bytes);
-        self.destroy(device, handle, bytes);
+        self.destroy(0, handle, bytes);
         Ok(())
     }
     fn record(&self, _: Stream) -> Result<u64, OutOfMemory> {
@@ -266,7 +264,7 @@ fn work(pool: &StreamPool<Slow>, driver: &Slow, seed: u64, operations: usize, is
 fn storm(policy: Policy, delay: u64, operations: usize, is_crowded: bool) {
     let driver = Slow::new(delay);
     let settings = Settings {
-        policy,
+        backing: backing(policy),
         ..Settings::default()
     };
     let pool = StreamPool::new(0, settings);

@@ -1,12 +1,12 @@
 //! The memory behind a block, for other processes that are to map it.
 
-use super::driver::Driver;
 use super::pool::StreamPool;
 use super::types::LiveBlock;
+use crate::driver::Driver;
 
 /// A block and the pieces of memory that it lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backing {
+pub struct BlockPieces {
     /// The block.
     pub block: LiveBlock,
     /// Where the first piece begins.
@@ -21,7 +21,7 @@ impl<D: Driver> StreamPool<D> {
     ///
     /// The memory stays there while the block is live. Whoever uses the handles asks again afterwards: if the same
     /// block is still there, they were valid all the time.
-    pub fn backing(&self, address: u64) -> Option<Backing> {
+    pub fn pieces(&self, address: u64) -> Option<BlockPieces> {
         let block = self.find(address)?;
         let end = block.address + block.requested;
         let state = self.state.lock();
@@ -35,11 +35,11 @@ impl<D: Driver> StreamPool<D> {
             covered = at + piece.bytes;
             pieces.push((piece.handle, piece.bytes));
         }
-        let backing = Backing {
+        let pieces = BlockPieces {
             block,
             base,
             pieces,
         };
-        (covered >= end).then_some(backing)
+        (covered >= end).then_some(pieces)
     }
 }

@@ -22,7 +22,7 @@ fn a_block_has_all_the_memory_that_it_lies_on_and_a_free_one_none() {
     let blocks = [3, 40, 1].map(|mib| (allocate(mib * MIB), mib * MIB));
     let mut first = None;
     for (address, bytes) in blocks {
-        let backing = pool.backing(address + bytes - 1).expect("a live block");
+        let backing = pool.pieces(address + bytes - 1).expect("a live block");
         assert_eq!(
             (backing.block.address, backing.block.requested),
             (address, bytes)
@@ -40,9 +40,9 @@ fn a_block_has_all_the_memory_that_it_lies_on_and_a_free_one_none() {
     }
     let (address, bytes) = blocks[0];
     pool.free(STREAM, address, |_| ()).expect("a free");
-    assert_eq!(pool.backing(address), None);
+    assert_eq!(pool.pieces(address), None);
     assert_eq!(allocate(bytes), address);
-    let again = pool.backing(address).expect("a live block");
+    let again = pool.pieces(address).expect("a live block");
     assert_ne!(
         Some(again),
         first,

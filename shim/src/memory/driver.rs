@@ -1,23 +1,21 @@
-//! What stream-ordered pools need of the real driver: memory in pieces, and fences on streams.
+//! The real driver, as pools call it: memory in pieces and in whole allocations, and events of streams.
 
 use cudarc::driver::sys;
-use gpushim_alloc::device_pool::Device;
 use gpushim_alloc::gate::{self, Pass};
-use gpushim_alloc::stream_pool::{Driver, PoolId};
-use gpushim_alloc::{Context, Stream};
+use gpushim_alloc::{Context, Driver, Home, PoolId, Stream};
 use gpushim_trace::{Class, Kind};
 
 use crate::base::thread;
 use crate::cuda::captures::{self, relaxed};
-use crate::cuda::device::{Cuda, Event, unless_ended};
+use crate::cuda::context;
+use crate::cuda::device::{Cuda, Event, enter as enter_context, unless_ended};
 use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
-use crate::cuda::{context, primary};
 use crate::memory::budget::{self, Place};
 use crate::memory::caches::Asking;
-use crate::memory::{drain, mappings, peer_access, physical, pool_peers, reservations, room};
+use crate::memory::{drain, peer_access, physical, reservations, room};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -139,39 +137,6 @@ impl Driver for Cuda {
         access(address, bytes, devices, NONE)
     }
 
-    fn share(&self, address: u64, _: u64, devices: &[i32], gone: &[i32]) -> Result<(), CUresult> {
-        let Some((base, bytes)) = mappings::around(address) else {
-            return Ok(());
-        };
-        access(base, bytes, devices, READ_WRITE)?;
-        access(base, bytes, gone, NONE)
-    }
-
-    fn peers(&self, device: i32, devices: &[i32]) -> Result<(), CUresult> {
-        if mappings::serve(device) {
-            return Ok(());
-        }
-        // Where its driver allocations are.
-        let owner = primary::hold(device)?;
-        for &other in devices.iter().filter(|&&other| other != device) {
-            let Some(accessor) = primary::of(other) else {
-                continue;
-            };
-            let mut entered = Ok(());
-            // An access that the driver refuses here is refused at the use, too.
-            let _ = pool_peers::rely_on(accessor, owner, || {
-                // SAFETY: both contexts are live; enabling twice is an error without consequence.
-                let call = || unsafe { real::cuCtxEnablePeerAccess(owner.0 as *mut _, 0) };
-                context::with(accessor, call).unwrap_or_else(|error| {
-                    entered = Err(error);
-                    error
-                })
-            });
-            entered?;
-        }
-        Ok(())
-    }
-
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), CUresult> {
         // SAFETY: the pool mapped this, and knows that no work uses the address any more.
         check(thread::timed(|| unsafe {
@@ -179,54 +144,48 @@ impl Driver for Cuda {
         }))
     }
 
-    fn allocate_for(&self, pool: PoolId, bytes: u64, devices: &[i32]) -> Result<u64, CUresult> {
-        let device = pool.device;
-        if mappings::serve(device) {
-            match mappings::allocate(self, device, pool.number, bytes, devices) {
-                // Where there are no mappings the primary context has the memory.
-                Err(_) if !mappings::serve(device) => self.peers(device, devices)?,
-                result => {
-                    let allocated = |address: &u64| segment(Kind::Reserve, device, *address, bytes);
-                    return result.inspect(allocated);
-                }
-            }
-        }
-        Driver::allocate(self, device, bytes)
-    }
-
-    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
-        let context = primary::take(device)?;
-        let allocate = || -> Result<u64, CUresult> {
-            let mut address = 0;
-            let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
-            // SAFETY: `address` is ours to write.
-            let call = || unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) };
-            check(context::with(context, || relaxed(call))?)?;
-            claim.keep(Place::of_block(context, address, bytes), bytes);
-            Ok(address)
+    fn allocate(&self, home: Home, bytes: u64) -> Result<u64, CUresult> {
+        let context = home.context;
+        let _pass = enter_context(context)?;
+        let device = match budget::limit() {
+            Some(_) => self.ordinal_of(context)?,
+            None => 0,
         };
-        let address = thread::timed(allocate).inspect_err(|_| primary::put_back(device))?;
-        segment(Kind::Reserve, device, address, bytes);
+        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+        let mut address = 0;
+        let result = thread::timed(|| {
+            context::with(context, || {
+                // SAFETY: `address` is ours to write.
+                relaxed(|| unsafe { real::cuMemAlloc_v2(&mut address, bytes as usize) })
+            })
+        })?;
+        check(result)?;
+        claim.keep(Place::of_block(context, address, bytes), bytes);
+        self.whole_segment(Kind::Reserve, context, address, bytes);
         Ok(address)
     }
 
-    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), CUresult> {
-        segment(Kind::Release, device, address, bytes);
-        if let Some(result) = mappings::release(self, address, bytes) {
-            return result;
-        }
-        let context = primary::hold(device)?;
-        let release = || {
-            // SAFETY: the pool gives back what `allocate` returned, once.
-            let call = || unsafe { real::cuMemFree_v2(address) };
-            context::with(context, || relaxed(call))
-        };
-        let result = thread::timed(release).and_then(check);
-        if result.is_ok() {
-            primary::put_back(device);
-            budget::give(Place::of_block(context, address, bytes));
-        }
+    fn release(&self, home: Home, address: u64, bytes: u64) -> Result<(), CUresult> {
+        let context = home.context;
+        let _pass = gate::enter_since(context, home.born).ok_or(CONTEXT_IS_DESTROYED)?;
+        // Logged first: once the driver has it, another thread's allocation may get the same address.
+        self.whole_segment(Kind::Release, context, address, bytes);
+        let result = check(thread::timed(|| {
+            context::with(context, || {
+                // SAFETY: the pool releases what `allocate` returned, once.
+                relaxed(|| unsafe { real::cuMemFree_v2(address) })
+            })
+        })?);
+        budget::give(Place::of_block(context, address, bytes));
         result
+    }
+
+    fn memory_info(&self, device: i32) -> Option<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are ours to write.
+        let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        let asked = physical::on_device(device, || thread::timed(ask));
+        (asked == Ok(SUCCESS)).then_some((free as u64, total as u64))
     }
 
     fn record(&self, stream: Stream) -> Result<Event, CUresult> {
@@ -246,7 +205,7 @@ impl Driver for Cuda {
         let record = || unsafe { real::cuEventRecord(event.raw(), stream.handle as *mut _) };
         let result = on_stream(stream, || thread::call(record))?;
         if result != SUCCESS {
-            Device::retire(self, event);
+            self.put_back(event);
         }
         check(result).map(|()| event)
     }
@@ -266,7 +225,7 @@ impl Driver for Cuda {
         if status != 0 {
             return Err(NOT_FOUND);
         }
-        relaxed(|| Driver::record(self, stream))
+        relaxed(|| self.record(stream))
     }
 
     fn drain(&self, stream: Stream) -> Result<(), CUresult> {
@@ -289,27 +248,27 @@ impl Driver for Cuda {
 
     fn is_complete(&self, event: Event) -> Result<bool, CUresult> {
         for other in companions(event) {
-            if !Device::is_complete(self, other)? {
+            if !self.has_completed(other)? {
                 return Ok(false);
             }
         }
-        Device::is_complete(self, event)
+        self.has_completed(event)
     }
 
     fn wait(&self, event: Event) -> Result<(), CUresult> {
         for other in companions(event) {
-            Device::wait(self, other)?;
+            self.wait_for(other)?;
         }
-        Device::wait(self, event)
+        self.wait_for(event)
     }
 
     fn retire(&self, event: Event) {
         if peer_access::any() {
             for other in peer_access::part(event) {
-                Device::retire(self, other);
+                self.put_back(other);
             }
         }
-        Device::retire(self, event);
+        self.put_back(event);
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
@@ -352,11 +311,14 @@ fn companions(event: Event) -> Vec<Event> {
 impl Cuda {
     /// Free bytes of a device by the driver's count. `None`: the driver's call failed.
     pub(super) fn free_bytes(&self, device: i32) -> Option<u64> {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are ours to write.
-        let ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
-        let asked = physical::on_device(device, || thread::timed(ask));
-        (asked == Ok(SUCCESS)).then_some(free as u64)
+        self.memory_info(device).map(|(free, _)| free)
+    }
+
+    /// Records a driver allocation that a pool got or gave back.
+    fn whole_segment(&self, kind: Kind, context: Context, address: u64, bytes: u64) {
+        let known = self.known_ordinal(context);
+        let known = known.and_then(|device| u8::try_from(device).ok());
+        events::segment(kind, Class::Device, context, known, address, bytes);
     }
 
     /// Makes a stream wait for one event.
@@ -365,10 +327,10 @@ impl Cuda {
             // Every context that may use the memory from now on waits.
             if peer_access::any() {
                 for other in peer_access::of(stream.context) {
-                    Device::order(self, other, event)?;
+                    self.order_in(other, event)?;
                 }
             }
-            return Device::order(self, stream.context, event);
+            return self.order_in(stream.context, event);
         }
         let Some(_lives) = unless_ended(event.enter())? else {
             return Ok(());
@@ -415,7 +377,7 @@ impl Cuda {
                     if !captures::is_in(other) && drain::context(other).is_ok() => {}
                 Err(error) => {
                     let all = others.into_iter().chain([event]);
-                    all.for_each(|event| Device::retire(self, event));
+                    all.for_each(|event| self.put_back(event));
                     return Err(error);
                 }
             }
@@ -427,7 +389,7 @@ impl Cuda {
     /// An event for everything that was submitted to a context.
     fn record_context(&self, context: Context) -> Result<Event, CUresult> {
         if functions::address(&slots::cuCtxRecordEvent).is_some()
-            && let Some(event) = Device::record(self, context)?
+            && let Some(event) = self.record_in(context)?
         {
             return Ok(event);
         }
@@ -438,6 +400,6 @@ impl Cuda {
             handle: Stream::LEGACY,
             thread: 0,
         };
-        Driver::record(self, legacy)
+        self.record(legacy)
     }
 }

@@ -1,9 +1,18 @@
-//! What a pool needs from the driver.
+//! The driver, as pools call it.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::handles::Stream;
-use std::fmt::Debug;
+use crate::handles::{Context, Stream};
+
+/// A context of this process, told apart from a later one with the same handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// Its handle.
+    pub context: Context,
+    /// Number of contexts that had ended when it was first seen, by [`gate::ends`](crate::gate::ends).
+    pub born: u64,
+}
 
 /// Which pool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,41 +95,26 @@ pub trait Driver: Sync + Sized {
     /// Takes the use of what is mapped in a range from devices.
     fn forbid(&self, address: u64, bytes: u64, devices: &[i32]) -> Result<(), Self::Error>;
 
-    /// Lets devices use the driver allocations of a device.
-    fn peers(&self, device: i32, devices: &[i32]) -> Result<(), Self::Error>;
-
     /// Takes memory away from an address. Does not wait for anything.
     fn unmap(&self, address: u64, bytes: u64) -> Result<(), Self::Error>;
 
-    /// A driver allocation, for pools that are made of them.
-    fn allocate(&self, device: i32, bytes: u64) -> Result<u64, Self::Error>;
-
-    /// As [`Driver::allocate`], for a pool whose memory these devices may use.
+    /// The address of a driver allocation in a context. Legal while a stream captures.
     ///
     /// # Errors
     /// The driver's.
-    fn allocate_for(&self, pool: PoolId, bytes: u64, devices: &[i32]) -> Result<u64, Self::Error> {
-        let _ = devices;
-        self.allocate(pool.device, bytes)
-    }
+    fn allocate(&self, home: Home, bytes: u64) -> Result<u64, Self::Error>;
 
-    /// Lets devices use one driver allocation, and others no longer, where [`Driver::peers`] does not.
+    /// Frees a driver allocation. Waits for the work of its context. Legal while a stream captures.
     ///
     /// # Errors
-    /// The driver's.
-    fn share(
-        &self,
-        address: u64,
-        bytes: u64,
-        devices: &[i32],
-        gone: &[i32],
-    ) -> Result<(), Self::Error> {
-        let _ = (address, bytes, devices, gone);
-        Ok(())
-    }
+    /// The driver's, or if the context has ended: the address may be another's then.
+    fn release(&self, home: Home, address: u64, bytes: u64) -> Result<(), Self::Error>;
 
-    /// A driver allocation goes back.
-    fn release(&self, device: i32, address: u64, bytes: u64) -> Result<(), Self::Error>;
+    /// Free and total bytes of a device; `None` if the driver does not answer.
+    fn memory_info(&self, device: i32) -> Option<(u64, u64)> {
+        let _ = device;
+        None
+    }
 
     /// An event that completes when all work submitted to the stream before this call has.
     /// One of [`Stream::all_of_device`] outlives each context.

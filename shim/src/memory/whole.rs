@@ -1,0 +1,76 @@
+//! The memory of `cudaMalloc` in driver allocations: a pool for each context.
+
+use gpushim_alloc::stream_pool::{Backing, Settings};
+use gpushim_alloc::{Context, Home, gate};
+
+use crate::base::thread;
+use crate::cuda::device;
+use crate::memory::registry::{self, Kind, RegisteredPool, Requests};
+use crate::memory::{policy, pools};
+
+/// The pool of a context, once there is one. Each thread remembers the last.
+#[inline(always)]
+pub fn known(context: Context) -> Option<&'static RegisteredPool> {
+    let last = thread::with(|t| t.whole_entry.get()).cast::<RegisteredPool>();
+    // SAFETY: null, or the address of an entry, which is never freed.
+    match unsafe { last.as_ref() } {
+        Some(entry) if entry.is_for(Requests::Context(context)) => Some(entry),
+        _ => find(context),
+    }
+}
+
+#[cold]
+fn find(context: Context) -> Option<&'static RegisteredPool> {
+    let entry = registry::find(Requests::Context(context))?;
+    thread::with(|t| t.whole_entry.set(std::ptr::from_ref(entry).cast()));
+    Some(entry)
+}
+
+/// The pool of a context of a device, made if there is none.
+pub fn pool(context: Context, device: i32) -> Option<&'static RegisteredPool> {
+    policy::serves_whole(device);
+    let home = Home {
+        context,
+        born: gate::ends(),
+    };
+    let settings = Settings {
+        backing: Backing::Whole(home),
+        ..pools::of_default()
+    };
+    pools::add(Requests::Context(context), device, settings)
+}
+
+/// A context is about to end: its blocks are found by no address from here on. Its addresses may be another thread's
+/// before the driver's call returns.
+pub fn context_leaves(doomed: Context) {
+    close(doomed, true);
+}
+
+/// The context did not end after all.
+pub fn context_stays(context: Context) {
+    close(context, false);
+}
+
+fn close(context: Context, is_closed: bool) {
+    if let Some(entry) = registry::find(Requests::Context(context)) {
+        entry.close(is_closed);
+    }
+}
+
+/// A context has ended, and its allocations with it. Returns the bytes that were handed out and held.
+pub fn context_gone(gone: Context) -> (u64, u64) {
+    let Some(entry) = registry::find(Requests::Context(gone)) else {
+        return (0, 0);
+    };
+    let bytes = entry.pool.home_gone(device::driver());
+    entry.end();
+    bytes
+}
+
+/// After a free: the driver gets the memory of blocks that others reached from outside the process.
+#[inline]
+pub fn freed(entry: &RegisteredPool) {
+    if entry.kind == Kind::Context && entry.pool.has_exported() {
+        entry.pool.release_exported(device::driver());
+    }
+}
