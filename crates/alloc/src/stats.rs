@@ -305,9 +305,19 @@ impl Stats {
 
     /// Adds what happened in a thread cache. The highest figures are exact as long as one thread has blocks
     /// in its cache; else they may be off by what the caches had, but never above what was held.
+    /// `for_all`: the cache's blocks are for no stream in particular.
     #[cold]
-    pub(crate) fn happened(&mut self, delta: &Delta) {
+    pub(crate) fn happened(&mut self, delta: &Delta, for_all: bool) {
         let (allocated, requested) = (self.allocated, self.requested);
+        let shared = self.shared;
+        if let Some(shared) = &mut self.shared
+            && for_all
+        {
+            shared.allocated = shared.allocated.saturating_add_signed(delta.most_allocated);
+            shared.requested = shared.requested.saturating_add_signed(delta.most_requested);
+            let [now, _] = &mut shared.recent;
+            *now = shared.allocated.max(*now);
+        }
         let held = self.reserved;
         let most = |sum: u64, more| sum.saturating_add_signed(more).min(held.max(sum));
         self.allocated = most(allocated, delta.most_allocated);
@@ -315,6 +325,12 @@ impl Stats {
         self.peak_allocated = self.peak_allocated.max(self.allocated);
         self.peak_requested = self.peak_requested.max(self.requested);
         self.divide();
+        if let Some((after, before)) = self.shared.as_mut().zip(shared)
+            && for_all
+        {
+            after.allocated = before.allocated.saturating_add_signed(delta.allocated);
+            after.requested = before.requested.saturating_add_signed(delta.requested);
+        }
         self.allocated = allocated.saturating_add_signed(delta.allocated);
         self.requested = requested.saturating_add_signed(delta.requested);
         self.live = (self.live + delta.granted).saturating_sub(delta.freed);

@@ -140,12 +140,17 @@ impl<D: Driver> StreamPool<D> {
         let mut state = self.state.lock_without_caches();
         caches.report_own(&mut state);
         let queue = state.queues.of(stream);
-        let grant = state.take_any(queue, bytes, all);
-        if grant.is_some() || state.in_caches == 0 || state.may_grow_beside_caches(bytes) {
-            return grant;
+        let mut grant = state.take_any(queue, bytes, all);
+        if grant.is_none() && state.in_caches != 0 && !state.may_grow_beside_caches(bytes) {
+            caches.call_in(&mut state);
+            grant = state.take_any(queue, bytes, all);
         }
-        caches.call_in(&mut state);
-        state.take_any(queue, bytes, all)
+        if let Some(grant) = &grant
+            && !stream.is_ordered()
+        {
+            caches.adopt(&mut state, stream, grant.number);
+        }
+        grant
     }
 
     #[inline(always)]
@@ -191,8 +196,8 @@ impl<D: Driver> StreamPool<D> {
         if !caches.serve() {
             return self.free_without_caches(stream, address, seen);
         }
-        let seen = match caches.free((stream, self.device), address, seen) {
-            Ok(()) => return Ok(()),
+        let seen = match caches.free((Some(stream), self.device), address, seen) {
+            Ok(_) => return Ok(()),
             Err(seen) => seen,
         };
         let mut state = self.state.lock_without_caches();
@@ -242,12 +247,18 @@ impl<D: Driver> StreamPool<D> {
         current: Option<Context>,
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<Context, FreeError<D::Error>> {
+        let caches = &self.state.caches;
+        let seen = match caches.free((None, self.device), address, seen) {
+            Ok(context) => return Ok(context),
+            Err(seen) => seen,
+        };
         let mut state = self.state.lock_without_caches();
+        caches.report_own(&mut state);
         let id = state.beginning(address).ok_or(FreeError::Unknown)?;
         let block = state.slab.at(id);
         let own = block.for_all.then_some(block.context);
         let context = own.or(current).ok_or(FreeError::Unknown)?;
-        self.state.caches.take_out(&mut state, id);
+        caches.take_out(&mut state, id);
         let queue = state.queues.of(match context {
             Context(0) => Stream::all_of_device(self.device),
             context => Stream::all_of(context),

@@ -3,7 +3,7 @@
 use super::block::{ByAddress, Id, NIL, Slab, State as Is};
 use super::exact_fit::{SLOTS, slot};
 use super::state::{State, is_small};
-use crate::handles::{Address, Stream};
+use crate::handles::{Address, Context, Stream};
 use crate::per_thread::own;
 use crate::rules;
 use crate::stats::Delta;
@@ -17,11 +17,14 @@ const LARGEST: u64 = 64 << 20;
 const UNASKED: u32 = 64;
 /// Frees in a row on other streams than the cache's, after which it changes over to theirs.
 const PATIENCE: u32 = 64;
+/// Blocks that were freed on no stream in particular and wait in a cache, at most.
+const FREED: usize = 32;
 
 /// One thread's cache.
 #[derive(Default)]
 pub(super) struct Cache {
-    /// All its blocks were freed on this stream.
+    /// All its blocks are of this stream. One with an order of its own may have again what was freed on it. Of a
+    /// context's streams together the cache has blocks whose work is complete, or ordered before theirs.
     stream: Option<Stream>,
     /// The stream of the thread's latest request that was not on the cache's.
     asked: Option<Stream>,
@@ -32,6 +35,8 @@ pub(super) struct Cache {
     /// Made when they are needed first.
     at_hand: Option<Box<[Slot; SLOTS]>>,
     count: usize,
+    /// Blocks that were freed on no stream in particular, until they join a fence of the pool's.
+    freed: Vec<Id>,
     out: ByAddress<Out>,
     /// The latest free.
     latest: Stamp,
@@ -64,7 +69,7 @@ impl Cache {
     pub fn take(&mut self, stream: Stream, bytes: u64, need: u64) -> Option<Grant> {
         self.unasked = 0;
         let is_own = self.stream == Some(stream);
-        if !is_own && stream.is_ordered() {
+        if !is_own {
             self.asked = Some(stream);
         }
         if !rules::may_use_cached(is_own) {
@@ -91,21 +96,27 @@ impl Cache {
         })
     }
 
+    /// Takes back a block that it handed out, freed on a stream or on none in particular: the block's context.
     #[inline(always)]
     pub fn free<S: Into<Stamp>, F: FnOnce(&Freed) -> S>(
         &mut self,
-        (stream, device): (Stream, i32),
+        (stream, device): (Option<Stream>, i32),
         address: Address,
         seen: F,
-    ) -> Result<(), F> {
-        if self.stream != Some(stream) {
-            return Err(seen);
-        }
+    ) -> Result<Context, F> {
+        let own = match self.stream {
+            Some(own) if stream == Some(own) || stream.is_none() && !own.is_ordered() => own,
+            _ => return Err(seen),
+        };
         let Some(out) = self.out.remove(&address) else {
             return Err(seen);
         };
         let (id, size, requested) = (out.id, out.size, out.requested);
-        if !self.put(id, address, size) {
+        let for_all = !own.is_ordered();
+        if !(match for_all {
+            true => self.wait_for_fence(id),
+            false => self.put(id, address, size),
+        }) {
             self.out.insert(address, out);
             return Err(seen);
         }
@@ -114,13 +125,59 @@ impl Cache {
             requested,
             size,
             device,
-            for_all: false,
+            for_all,
             number: id,
         });
         self.latest = self.latest.max(now.into());
         self.delta.freed(size, requested);
         self.strange = 0;
-        Ok(())
+        Ok(own.context)
+    }
+
+    /// A block waits for a fence of the pool's from here on; false if there is no place for it.
+    #[inline(always)]
+    fn wait_for_fence(&mut self, id: Id) -> bool {
+        let has_place = self.freed.len() < FREED;
+        if has_place {
+            self.freed.push(id);
+        }
+        has_place
+    }
+
+    /// Takes over a block that the pool handed out for all streams of a context, and borrows more of its size that are
+    /// ready.
+    pub fn adopt<E: Copy>(&mut self, state: &mut State<E>, (stream, queue): (Stream, u32), id: Id) {
+        let part = own() as u8;
+        let block = state.slab.at_mut(id);
+        (block.state, block.part) = (Is::InThreadCache, part);
+        let (address, size, requested) = (block.address, block.size, block.requested);
+        let out = Out {
+            id,
+            size,
+            requested,
+        };
+        self.out.insert(address, out);
+        self.latest = self.latest.max(state.latest);
+        let small = is_small(size);
+        let mut room = LARGEST.saturating_sub(size);
+        while room >= size
+            && self.has_place(size)
+            && let Some(at) = state.queues.at(queue)
+            && let Some(ready) = at.take_first(&mut state.slab, queue, size, small)
+        {
+            let block = state.slab.at_mut(ready);
+            (block.state, block.part) = (Is::InThreadCache, part);
+            (block.context, block.for_all) = (stream.context, true);
+            let address = block.address;
+            self.put(ready, address, size);
+            room -= size;
+        }
+    }
+
+    /// Tells whether [`Cache::put`] has a place for a block of this size.
+    fn has_place(&mut self, size: u64) -> bool {
+        let slot = self.slot(size);
+        slot.is_some_and(|slot| slot.count == 0 || slot.size == size && slot.count < DEPTH)
     }
 
     /// A block is at hand from here on; false if there is no place for it.
@@ -193,13 +250,24 @@ impl Cache {
         true
     }
 
-    /// Tells the pool what happened.
+    /// Tells the pool what happened. What was freed on no stream in particular joins the open fence.
     #[inline(always)]
     pub fn report<E: Copy>(&mut self, state: &mut State<E>) {
-        if !self.delta.is_none() {
-            let delta = std::mem::take(&mut self.delta);
-            state.served += delta.granted;
-            state.stats.happened(&delta);
+        if self.delta.is_none() {
+            return;
+        }
+        let delta = std::mem::take(&mut self.delta);
+        state.served += delta.granted;
+        let for_all = self.stream.is_some_and(|stream| !stream.is_ordered());
+        state.stats.happened(&delta, for_all);
+        if let Some(stream) = self.stream
+            && !self.freed.is_empty()
+        {
+            state.latest = state.latest.max(self.latest);
+            let queue = state.queues.of(stream);
+            for id in self.freed.drain(..) {
+                state.comes_back(id, queue);
+            }
         }
     }
 
@@ -224,7 +292,10 @@ impl Cache {
             let queue = state.queues.of(stream);
             for slot in self.at_hand.iter_mut().flat_map(|slots| slots.iter_mut()) {
                 for (id, _) in slot.blocks.iter().take(slot.count) {
-                    state.comes_back(*id, queue);
+                    match stream.is_ordered() {
+                        true => state.comes_back(*id, queue),
+                        false => state.is_returned(*id),
+                    }
                 }
                 slot.count = 0;
             }
@@ -242,7 +313,13 @@ impl<E: Copy> State<E> {
         (block.state, block.requested, block.serial) = (Is::Live, out.requested, serial);
     }
 
-    /// A block at hand in a thread cache comes back, and joins the open fence. That fence was open when the block was freed, too: before a
+    /// A block that a cache had borrowed is free again, after the same work as before.
+    fn is_returned(&mut self, id: Id) {
+        self.slab.at_mut(id).for_all = false;
+        self.insert(id);
+    }
+
+    /// A block that was freed in a thread cache comes back, and joins the open fence. That fence was open when the block was freed, too: before a
     /// fence is closed, all blocks in caches come back.
     fn comes_back(&mut self, id: Id, queue: u32) {
         let fence = self.queues.join(queue);
@@ -250,12 +327,12 @@ impl<E: Copy> State<E> {
         let tick = self.tick;
         let block = self.slab.at_mut(id);
         (block.queue, block.fence, block.tick) = (queue, fence, tick);
-        block.context = context.unwrap_or(block.context);
+        (block.context, block.for_all) = (context.unwrap_or(block.context), false);
         let (size, small) = (block.size, is_small(block.size));
-        let kept = self
-            .queues
-            .at(queue)
-            .is_some_and(|queue| queue.keep(&mut self.slab, id, size, small));
+        let kept = self.queues.at(queue).is_some_and(|at| match at.ordered {
+            true => at.keep(&mut self.slab, id, size, small),
+            false => at.keep_last(&mut self.slab, id, size, small),
+        });
         match kept {
             true => self.queues.holds(queue),
             false => self.insert(id),

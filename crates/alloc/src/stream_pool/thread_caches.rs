@@ -10,7 +10,7 @@
 use super::block::{Id, State as Is};
 use super::state::State;
 use super::thread_cache::Cache;
-use crate::handles::{Address, Stream};
+use crate::handles::{Address, Context, Stream};
 use crate::lock::{Lock, Locked};
 use crate::per_thread::{PARTS, Part, own};
 use crate::types::{Freed, Grant, Stamp};
@@ -134,14 +134,15 @@ impl ThreadCaches {
         self.own()?.take(stream, bytes, need)
     }
 
-    /// Takes a block back that the calling thread had from its cache. An error, `seen` again, if the pool must take it back.
+    /// Takes a block back that the calling thread had from its cache, on a stream or on none in particular: the block's
+    /// context. An error, `seen` again, if the pool must take it back.
     #[inline(always)]
     pub fn free<S: Into<Stamp>, F: FnOnce(&Freed) -> S>(
         &self,
-        (stream, device): (Stream, i32),
+        (stream, device): (Option<Stream>, i32),
         address: Address,
         seen: F,
-    ) -> Result<(), F> {
+    ) -> Result<Context, F> {
         match self.own() {
             Some(mut own) => own.free((stream, device), address, seen),
             None => Err(seen),
@@ -163,6 +164,22 @@ impl ThreadCaches {
         }
         state.in_caches |= 1 << own();
         Some(cache)
+    }
+
+    /// The calling thread's cache takes over a block that the pool handed out for all streams of a context, unless a
+    /// graph may hold it.
+    pub fn adopt<E: Copy>(&self, state: &mut State<E>, stream: Stream, id: Id) {
+        let block = state.slab.at(id);
+        if block.group != 0 || block.exported || state.captures.is_open() {
+            return;
+        }
+        if let Some(mut cache) = self.own()
+            && cache.serves(state, stream)
+        {
+            state.in_caches |= 1 << own();
+            let queue = state.queues.of(stream);
+            cache.adopt(state, (stream, queue), id);
+        }
     }
 
     /// Tells the pool what happened in the calling thread's cache.

@@ -162,3 +162,45 @@ fn caches_that_serve_little_end_with_a_tick() {
     pairs(10);
     assert_eq!(program.pool.stats().freed, 2020);
 }
+
+#[test]
+fn a_pair_for_all_streams_needs_no_lock_once_its_work_is_complete() {
+    let program = Program::new();
+    let all = Stream::ALL;
+    let blocks: Vec<Grant> = (0..4).map(|_| program.allocate(1, all, MIB)).collect();
+    for block in &blocks {
+        program.free(1, all, *block).expect("a free");
+    }
+    let mark = program.pool.mark(Context(1), None, true);
+    program.pool.synchronized(&mark);
+    let hits = program.pool.stats().hits;
+    // This one has the lock, and borrows the others.
+    let first = program.allocate(1, all, MIB);
+    let held = program.pool.hold();
+    program.free(1, all, first).expect("a free");
+    let second = program.allocate(1, all, MIB);
+    assert_ne!(second.address, first.address, "its work may go on");
+    let freed = program
+        .pool
+        .free_in_context(second.address, None, |freed| assert!(freed.for_all));
+    assert_eq!(freed, Ok(Context(1)));
+    drop(held);
+    assert_eq!(program.free(1, all, second), Err(FreeError::NotLive));
+    let stats = program.pool.stats();
+    assert_eq!((stats.live, stats.freed, stats.hits - hits), (0, 6, 2));
+    assert_eq!(stats.cached_for_all(), stats.reserved);
+}
+
+#[test]
+fn what_was_freed_for_all_streams_waits_for_a_fence() {
+    let program = Program::new();
+    let all = Stream::ALL;
+    // Each free is of the block that was just handed out: none is ready.
+    for _ in 0..100 {
+        let block = program.allocate(1, all, MIB);
+        program.free(1, all, block).expect("a free");
+        assert!(program.pool.find(block.address).is_none());
+    }
+    let stats = program.pool.stats();
+    assert_eq!((stats.live, stats.freed), (0, 100));
+}
