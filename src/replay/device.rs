@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
-use gpushim_alloc::elastic::{Handle, PageDriver};
 use gpushim_alloc::{Driver, Home, PoolId, Stream, stream_pool};
 
 /// The device of a replay.
@@ -270,62 +269,10 @@ impl Driver for Simulated {
     fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
     }
-}
-
-impl PageDriver for Simulated {
-    type Error = NoMemory;
-    type Event = u64;
-    const OUT_OF_MEMORY: NoMemory = NoMemory;
-
-    fn reserve(&self, bytes: u64) -> Result<u64, NoMemory> {
-        Driver::reserve(self, 0, bytes)
-    }
-    fn unreserve(&self, _: u64, _: u64) {}
-    fn create(&self, bytes: u64) -> Result<u64, NoMemory> {
-        Driver::create(self, 0, bytes)
-    }
-    fn create_on_host(&self) -> Result<u64, NoMemory> {
-        Err(NoMemory)
-    }
-    fn destroy(&self, memory: Handle) {
-        Driver::destroy(self, 0, memory.number, memory.bytes);
-    }
-    fn map(&self, _: u64, _: Handle) -> Result<(), NoMemory> {
-        self.call(price::MAP);
+    fn drain(&self, _: Stream) -> Result<(), NoMemory> {
         Ok(())
     }
-    fn allow(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
-        self.call(price::ALLOW);
-        Ok(())
-    }
-    fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
-        Ok(())
-    }
-    fn unmap(&self, _: u64, _: Handle) -> Result<(), NoMemory> {
-        self.call(price::UNMAP);
-        Ok(())
-    }
-    fn record(&self) -> Result<u64, NoMemory> {
-        self.pay(price::RECORD);
-        Ok(self.now.load(Relaxed))
-    }
-    fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
-        Driver::is_complete(self, event)
-    }
-    fn wait(&self, _: u64) -> Result<(), NoMemory> {
-        Ok(())
-    }
-    fn retire(&self, _: u64) {}
-    fn drain(&self) -> Result<(), NoMemory> {
-        Ok(())
-    }
-    fn room(&self) -> u64 {
+    fn room(&self, _: i32) -> u64 {
         self.free()
-    }
-    fn make_room(&self) -> bool {
-        false
-    }
-    fn make_room_elsewhere(&self, _: u64) -> bool {
-        false
     }
 }

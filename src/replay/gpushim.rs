@@ -111,7 +111,11 @@ impl GpushimAllocator {
     fn keep_at_most(&self, pool: &StreamPool<Simulated>) {
         let Some(most) = self.cache_max else { return };
         let stats = pool.stats();
-        let surplus = stats.cached_for_all().saturating_sub(most);
+        let cached = match pool.is_pages() {
+            true => stats.cached_for_all(),
+            false => stats.cached(),
+        };
+        let surplus = cached.saturating_sub(most);
         if surplus > 0 {
             pool.trim(&self.device, stats.reserved.saturating_sub(surplus));
         }

@@ -159,6 +159,41 @@ pub trait Driver: Sync + Sized {
     /// The pool no longer needs the event.
     fn retire(&self, event: Self::Event);
 
+    /// Waits on the host for the event, some seconds at most: the work may wait for the calling thread.
+    ///
+    /// # Errors
+    /// The driver's; [`Driver::OUT_OF_MEMORY`] if it takes longer.
+    fn wait_briefly(&self, event: Self::Event) -> Result<(), Self::Error> {
+        self.wait(event)
+    }
+
+    /// Memory of the host that a device can use: its handle. Legal while a stream captures.
+    ///
+    /// # Errors
+    /// The driver's, or if there is none.
+    fn create_on_host(&self, device: i32, bytes: u64) -> Result<u64, Self::Error> {
+        let _ = (device, bytes);
+        Err(Self::OUT_OF_MEMORY)
+    }
+
+    /// Memory of the host, which is mapped nowhere, ends.
+    fn destroy_on_host(&self, device: i32, handle: u64, bytes: u64) {
+        let _ = (device, handle, bytes);
+    }
+
+    /// Bytes that [`Driver::create`] could give now, on a device.
+    fn room(&self, device: i32) -> u64 {
+        let _ = device;
+        u64::MAX
+    }
+
+    /// Has other processes give back what they do not use of a device, where it cannot give this many bytes. True if they
+    /// gave any.
+    fn make_room_elsewhere(&self, device: i32, bytes: u64) -> bool {
+        let _ = (device, bytes);
+        false
+    }
+
     /// Whether this process may hold `bytes` bytes more on a device.
     fn admit(&self, device: i32, bytes: u64) -> bool;
 

@@ -6,17 +6,16 @@
 //! is found even if it does no harm in a run.
 
 mod clock;
+mod driver;
 mod memory;
 mod mistake;
-mod page_driver;
-mod stream_driver;
+mod pages;
 mod watch;
 
 pub use clock::Clock;
+pub use driver::{Probe, World};
 pub use memory::overlap;
 pub use mistake::Mistake;
-pub use page_driver::Pages;
-pub use stream_driver::{Probe, World};
 
 use crate::handles::Context;
 use crate::handles::Stream;

@@ -222,7 +222,7 @@ impl Stats {
     }
 
     /// A block counted as [`Stats::granted`] in a pool that serves both families; `for_all`: for no stream in particular.
-    #[cold]
+    #[inline]
     pub(crate) fn granted_shared(&mut self, grant: &Grant, for_all: bool) {
         if let Some(shared) = &mut self.shared
             && for_all
@@ -236,7 +236,7 @@ impl Stats {
     }
 
     /// A block for no stream in particular came back and counted as [`Stats::freed`].
-    #[cold]
+    #[inline]
     pub(crate) fn freed_for_all(&mut self, size: u64, requested: u64) {
         if let Some(shared) = &mut self.shared {
             shared.allocated = shared.allocated.saturating_sub(size);
@@ -278,7 +278,7 @@ impl Stats {
     }
 
     /// Divides what a pool holds between streams and `cudaMalloc`, and notes the highest figures of streams.
-    #[cold]
+    #[inline]
     fn divide(&mut self) {
         let requested = self.requested_on_streams();
         if let Some(shared) = &mut self.shared {

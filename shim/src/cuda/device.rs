@@ -46,12 +46,14 @@ impl Event {
     }
 }
 
-/// The driver, with the events that wait to be used again.
-pub struct Cuda {
-    events: Mutex<Vec<Event>>,
-    /// Contexts that the pool asked about, with their devices.
-    ordinals: Mutex<Vec<(Context, i32)>>,
-}
+/// The driver of this process.
+#[derive(Clone, Copy)]
+pub struct Cuda;
+
+/// Events that wait to be used again.
+static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
+/// Contexts that were asked about, with the ordinals of their devices.
+static ORDINALS: Mutex<Vec<(Context, i32)>> = Mutex::new(Vec::new());
 
 /// A call of ours in a context begins.
 ///
@@ -73,27 +75,19 @@ pub fn unless_ended(pass: Result<Pass, CUresult>) -> Result<Option<Pass>, CUresu
 }
 
 impl Cuda {
-    /// The driver of this process.
-    pub const fn new() -> Self {
-        Cuda {
-            events: Mutex::new(Vec::new()),
-            ordinals: Mutex::new(Vec::new()),
-        }
-    }
-
     /// Forgets the events of a context that has ended; they ended with it.
     pub fn forget(&self, context: Context) {
-        if let Ok(mut events) = self.events.lock() {
+        if let Ok(mut events) = EVENTS.lock() {
             events.retain(|event| event.context != context);
         }
-        if let Ok(mut ordinals) = self.ordinals.lock() {
+        if let Ok(mut ordinals) = ORDINALS.lock() {
             ordinals.retain(|&(known, _)| known != context);
         }
     }
 
     /// An event of a context, from those that wait or a new one.
     pub fn event(&self, context: Context) -> Result<Event, CUresult> {
-        if let Ok(mut events) = self.events.lock()
+        if let Ok(mut events) = EVENTS.lock()
             && let Some(at) = events.iter().rposition(|event| event.context == context)
         {
             let event = events.swap_remove(at);
@@ -117,7 +111,7 @@ impl Cuda {
     /// An event that is used no more waits to be used again.
     pub fn put_back(&self, event: Event) {
         if gate::lives(event.context, event.born)
-            && let Ok(mut events) = self.events.lock()
+            && let Ok(mut events) = EVENTS.lock()
         {
             events.push(event);
         }
@@ -128,7 +122,7 @@ impl Cuda {
     /// # Errors
     /// The driver's; [`CONTEXT_IS_DESTROYED`] if the context has ended.
     pub fn ordinal_of(&self, context: Context) -> Result<i32, CUresult> {
-        if let Ok(ordinals) = self.ordinals.lock()
+        if let Ok(ordinals) = ORDINALS.lock()
             && let Some(&(_, device)) = ordinals.iter().find(|&&(known, _)| known == context)
         {
             return Ok(device);
@@ -139,7 +133,7 @@ impl Cuda {
         check(context::with(context, || unsafe {
             real::cuCtxGetDevice(&mut device)
         })?)?;
-        if let Ok(mut ordinals) = self.ordinals.lock() {
+        if let Ok(mut ordinals) = ORDINALS.lock() {
             ordinals.push((context, device));
         }
         Ok(device)
@@ -147,7 +141,7 @@ impl Cuda {
 
     /// The ordinal of a context's device, if it was asked for before.
     pub fn known_ordinal(&self, context: Context) -> Option<i32> {
-        let ordinals = self.ordinals.lock().ok()?;
+        let ordinals = ORDINALS.lock().ok()?;
         let at = ordinals.iter().find(|&&(known, _)| known == context)?;
         Some(at.1)
     }
@@ -155,6 +149,5 @@ impl Cuda {
 
 /// The calls that all pools make.
 pub fn driver() -> &'static Cuda {
-    static CUDA: Cuda = Cuda::new();
-    &CUDA
+    &Cuda
 }

@@ -6,9 +6,9 @@
 use gpushim_alloc::{Context, FreeError, Reuse, Stream};
 
 use crate::base::{settings, thread};
-use crate::cuda::types::{CUresult, DevicePtr, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::cuda::{captures, context, device, green, primary};
-use crate::memory::registry::{self, RegisteredPool};
+use crate::memory::registry::{self, Kind, RegisteredPool};
 use crate::memory::{elastic, peer_access, policy, pools, stream_ordered, surplus, whole};
 use crate::record::events;
 
@@ -79,11 +79,22 @@ pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     elastic::free(address).or_else(|| free_from(address, at_once))
 }
 
-/// Frees memory of a pool. `None`: no pool has the address. Work of the current context may use it, or of the one where
-/// `cudaMalloc` made it.
+/// Frees memory of a pool. `None`: no pool has the address.
 #[inline(never)]
 fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
-    let entry = registry::owner(address)?;
+    registry::open().find_map(|entry| match entry.pool.is_pages() {
+        true if !entry.pool.owns(address) => None,
+        true => free_in(entry, address, at_once).or((!at_once).then_some(INVALID_VALUE)),
+        // A pool of driver allocations has to look for the block: once is enough, mostly.
+        false => free_in(entry, address, at_once)
+            .or_else(|| entry.pool.owns(address).then_some(INVALID_VALUE)),
+    })
+}
+
+/// Frees a block of a pool. `None`: none begins at the address, or none that is to be freed `at_once`. Work of the current
+/// context may use it, or of the one where `cudaMalloc` made it.
+#[inline(always)]
+fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<CUresult> {
     // The driver frees memory without a current context, too. It must not see an address of ours.
     let ask = || context::current().or_else(|| primary::of(entry.device));
     let current = (!at_once).then(|| ask().unwrap_or(Context(0)));
@@ -94,7 +105,7 @@ fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     match entry.pool.free_in_context(address, current, seen) {
         Ok(Context(0)) => {}
         Ok(context) => wait_if_strict(context),
-        Err(FreeError::Unknown) if at_once => return None,
+        Err(FreeError::Unknown) => return None,
         Err(error) => return Some(stream_ordered::code(error)),
     }
     whole::freed(entry);
@@ -121,7 +132,11 @@ fn wait_if_strict(context: Context) {
 #[cold]
 fn keep_at_most(entry: &RegisteredPool, most: u64) {
     let stats = entry.pool.stats();
-    let surplus = stats.cached_for_all().saturating_sub(most);
+    let cached = match entry.kind {
+        Kind::Context => stats.cached(),
+        Kind::Streams | Kind::Device => stats.cached_for_all(),
+    };
+    let surplus = cached.saturating_sub(most);
     if surplus > 0 && !captures::any() {
         let keep = stats.reserved.saturating_sub(surplus);
         entry.pool.trim(device::driver(), keep);

@@ -9,21 +9,13 @@ use gpushim_alloc::PoolId;
 
 use crate::record::events::Held;
 
-/// The cache, or the pool of one, that asks for memory: it gives none itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asking {
-    Pool(PoolId),
-    Segments,
-    /// A request outside the caches.
-    Nobody,
-}
-
 /// A search for memory that caches could give back.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// The device that is short of it; `None` for all.
     pub device: Option<i32>,
-    pub asking: Asking,
+    /// The pool or the segments that ask, which give none themselves.
+    pub asking: Option<PoolId>,
     /// Also waits for work that uses what is free.
     pub waits: bool,
     /// The time to wait for a thread that looks for memory in the same pool.

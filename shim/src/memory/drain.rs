@@ -18,7 +18,6 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CAPTURE_UNSUPPORTED, CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, green};
 use crate::memory::budget::{self, Claim, Place};
-use crate::memory::caches::Asking;
 use crate::memory::room;
 
 /// An allocation that is kept for a wait.
@@ -138,7 +137,7 @@ fn allocate_from_cache(of: Context, error: CUresult) {
     {
         return;
     }
-    room::make_room(Asking::Nobody, None);
+    room::make_room(None);
     // Without it a wait asks the driver for one when it is needed.
     let _ = allocate(of, stays);
 }

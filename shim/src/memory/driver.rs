@@ -1,5 +1,8 @@
 //! The real driver, as pools call it: memory in pieces and in whole allocations, and events of streams.
 
+use std::thread::{sleep, yield_now};
+use std::time::{Duration, Instant};
+
 use cudarc::driver::sys;
 use gpushim_alloc::gate::{self, Pass};
 use gpushim_alloc::{Context, Driver, Home, PoolId, Stream};
@@ -14,8 +17,7 @@ use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
 use crate::memory::budget::{self, Place};
-use crate::memory::caches::Asking;
-use crate::memory::{drain, peer_access, physical, reservations, room};
+use crate::memory::{drain, peer_access, peer_processes, physical, reservations, room};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -29,6 +31,18 @@ const LARGE: u64 = 64 << 20;
 /// The driver needs memory of its own. If a refused request, a sixteenth of it and this many bytes are free together,
 /// the refusal has another cause than a lack of memory.
 const PLENTY: u64 = 16 << 20;
+
+/// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`.
+const HOST_NODE: i32 = 134;
+
+/// Free memory of a device that is not promised to elastic segments: the driver needs some of its own.
+const MARGIN: u64 = 16 << 20;
+
+/// The longest brief wait for work of the device, which may wait for the thread.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two looks after the first ones, and the time in which those follow each other without a pause.
+const PAUSE: Duration = Duration::from_micros(20);
+const EAGER: Duration = Duration::from_micros(200);
 
 /// `CUmemAccessDesc`, with its enums as the integers that C has there.
 #[repr(C)]
@@ -67,6 +81,17 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
 fn is_of_context(error: CUresult) -> bool {
     // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
     matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
+}
+
+/// The node of the host that is nearest to a device.
+fn host_node(device: i32) -> i32 {
+    let mut node = 0;
+    // SAFETY: `node` is ours to write.
+    let ask = || unsafe { real::cuDeviceGetAttribute(&mut node, HOST_NODE, device) };
+    match thread::call(ask) {
+        SUCCESS => node.max(0),
+        _ => 0,
+    }
 }
 
 /// Records a segment that came from the driver or goes back to it.
@@ -120,6 +145,34 @@ impl Driver for Cuda {
     fn destroy(&self, device: i32, handle: u64, bytes: u64) {
         segment(Kind::Release, device, handle, bytes);
         physical::destroy(handle);
+    }
+
+    fn create_on_host(&self, device: i32, bytes: u64) -> Result<u64, CUresult> {
+        let handle = physical::create_on_host(device, host_node(device), bytes)?;
+        events::forwarded(Kind::Alloc, Class::Host, device as u8, handle, bytes, 0);
+        Ok(handle)
+    }
+
+    fn destroy_on_host(&self, device: i32, handle: u64, bytes: u64) {
+        let (ordinal, in_trace) = (device as u8, events::leaving(Class::Host, handle));
+        physical::destroy_on_host(handle);
+        match in_trace {
+            Some(_) => events::forwarded(Kind::Free, Class::Host, ordinal, handle, bytes, 0),
+            None => events::left(Class::Host, ordinal, bytes),
+        }
+    }
+
+    fn room(&self, device: i32) -> u64 {
+        let free = self.free_bytes(device).unwrap_or(0);
+        let room = free.saturating_sub(MARGIN);
+        match budget::limit() {
+            Some(limit) => room.min(limit.saturating_sub(budget::held(device))),
+            None => room,
+        }
+    }
+
+    fn make_room_elsewhere(&self, device: i32, bytes: u64) -> bool {
+        budget::fits(device, bytes) && peer_processes::make_room(device, bytes)
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -262,6 +315,19 @@ impl Driver for Cuda {
         self.wait_for(event)
     }
 
+    fn wait_briefly(&self, event: Event) -> Result<(), CUresult> {
+        let begun = Instant::now();
+        // The driver's own wait has no end.
+        while !self.is_complete(event)? {
+            match begun.elapsed() {
+                long if long > PATIENCE => return Err(OUT_OF_MEMORY),
+                short if short < EAGER => yield_now(),
+                _ => sleep(PAUSE),
+            }
+        }
+        Ok(())
+    }
+
     fn retire(&self, event: Event) {
         if peer_access::any() {
             for other in peer_access::part(event) {
@@ -278,7 +344,7 @@ impl Driver for Cuda {
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {
         room::release_broken();
-        room::trim(Asking::Pool(asking), Some(asking.device), waits) > 0
+        room::trim(Some(asking), Some(asking.device), waits) > 0
     }
 }
 

@@ -17,17 +17,17 @@ use gpushim_trace::Numbers;
 
 use crate::base::thread::Uncancelled;
 use crate::base::{boundary, settings, stderr};
+use crate::cuda::device::Cuda;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
-use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
-use crate::memory::elastic_pages::Pages;
+use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_sites::{self, Trust};
 use crate::memory::{drain, growth, peer_access};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
 /// The segments of a device, in one context of it.
-type OfDevice = Elastic<Pages>;
+type OfDevice = Elastic<Cuda>;
 
 /// Devices that can have segments.
 const DEVICES: usize = 64;
@@ -87,7 +87,7 @@ fn of(context: Context) -> Option<&'static OfDevice> {
         Some(pool) => pool,
         None => make(ordinal, context)?,
     };
-    (pool.driver().context == context).then_some(pool)
+    (pool.pages().context == context).then_some(pool)
 }
 
 #[cold]
@@ -106,13 +106,13 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
         Setting::On => Mode::Least,
         Setting::Auto | Setting::Off => Mode::Pressure,
     };
-    let pool: &OfDevice = Box::leak(Box::new(Elastic::new(Pages::new(ordinal, context), mode)));
+    let pool: &OfDevice = Box::leak(Box::new(Elastic::new(Cuda, (ordinal, context), mode)));
     let peers = peer_access::of(context).into_iter();
     let peers = peers.filter_map(|peer| device::driver().ordinal_of(peer).ok());
     // There is no page yet whose access could be refused.
     let _ = pool.set_access(peers.filter(|peer| *peer != ordinal).collect());
     captures::with_open(|open| {
-        open.for_each(|_| pool.capture_begins());
+        open.for_each(|capture| pool.capture_began(capture));
         slot.store(ptr::from_ref(pool).cast_mut(), Ordering::Release);
         ANY.store(true, Ordering::Release);
     })?;
@@ -158,7 +158,7 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         after: Stamp::default(),
         number: UNNUMBERED,
     };
-    events::granted_on(&grant, pool.driver().device, Stream::ALL, numbers());
+    events::granted_on(&grant, pool.pages().device, Stream::ALL, numbers());
     Some(address)
 }
 
@@ -194,7 +194,7 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
             address,
             requested: bytes,
             size: bytes.next_multiple_of(PAGE),
-            device: pool.driver().device,
+            device: pool.pages().device,
             for_all: true,
             number: UNNUMBERED,
         },
@@ -241,7 +241,7 @@ fn unusual(pool: &OfDevice, address: u64, born: Born) {
     if let Some(trouble) = born.trouble {
         tell(pool, trouble);
     }
-    let device = pool.driver().device;
+    let device = pool.pages().device;
     let bit = 1 << (device.unsigned_abs() % 64);
     if born.on_host > 0 && SAID_HOST.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
         note(
@@ -262,7 +262,7 @@ fn unusual(pool: &OfDevice, address: u64, born: Born) {
 
 fn tell(pool: &OfDevice, trouble: Trouble) {
     note(
-        pool.driver().device,
+        pool.pages().device,
         &format!(
             "PyTorch's announcements cannot be followed ({trouble}): memory stays where it is from here on"
         ),
@@ -278,14 +278,14 @@ fn note(device: i32, what: &str) {
 /// Where an address is, if it is in a segment, and the context of that.
 #[inline]
 pub fn find(address: u64) -> Option<(Found, Context)> {
-    all().find_map(|pool| Some((pool.find(address)?, pool.driver().context)))
+    all().find_map(|pool| Some((pool.find(address)?, pool.pages().context)))
 }
 
 /// The segment that an address is in, its device, and its pieces of memory, as [`Elastic::backing`] tells.
 pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
     all().find_map(|pool| {
         let (found, pieces) = pool.backing(address)?;
-        Some((found, pool.driver().device, pieces))
+        Some((found, pool.pages().device, pieces))
     })
 }
 
@@ -314,8 +314,8 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
 /// A context has ended: its segments ended with it.
 pub fn context_gone(gone: Context) {
     let Ok(_making) = MAKING.lock() else { return };
-    for pool in all().filter(|pool| pool.driver().context == gone) {
-        if let Some(slot) = TABLE.get(pool.driver().device as usize) {
+    for pool in all().filter(|pool| pool.pages().context == gone) {
+        if let Some(slot) = TABLE.get(pool.pages().device as usize) {
             // The device's next context makes an entry of its own.
             slot.store(ptr::null_mut(), Ordering::Release);
         }
@@ -326,13 +326,13 @@ pub fn context_gone(gone: Context) {
 /// The process ends: how often memory went elsewhere, and what that took.
 pub fn conclude() {
     for pool in all() {
-        let (device, stats) = (pool.driver().device, pool.stats_now());
+        let (device, stats) = (pool.pages().device, pool.stats_now());
         if let Some(stats) = stats {
             let ms = |(count, time): (u64, Duration), what| {
                 format!("{count} {what}, {:.1} ms", time.as_secs_f64() * 1e3)
             };
-            let waits = ms(pool.driver().waits(), "waits");
-            let events = ms(pool.driver().events(), "events");
+            let waits = ms(pool.pages().waits(), "waits");
+            let events = ms(pool.pages().events(), "events");
             let what = format!("{} of pieces; {waits}; {events}", stats.moves);
             trace::fact(&format!("device.{device}.elastic.moves"), &what);
         }
@@ -345,10 +345,10 @@ struct Segments;
 impl Cache for Segments {
     fn make_room(&self, search: &Search) -> u64 {
         let of_device = |pool: &&OfDevice| match search.device {
-            Some(device) => pool.driver().device == device,
+            Some(device) => pool.pages().device == device,
             None => true,
         };
-        let asked = all().filter(|_| search.asking != Asking::Segments);
+        let asked = all().filter(|pool| search.asking != Some(pool.pages().id()));
         asked
             .filter(of_device)
             .map(|pool| pool.give_back(u64::MAX, search.waits, search.patience))
@@ -386,13 +386,13 @@ impl Cache for Segments {
     }
 
     fn held_now(&self, device: i32) -> Option<u64> {
-        Some(at(device).map_or(0, |pool| pool.driver().held()))
+        Some(at(device).map_or(0, |pool| pool.pages().held()))
     }
 
     fn note(&self, news: News) {
         match news {
-            News::CaptureBegan(_) => all().for_each(Elastic::capture_begins),
-            News::CaptureEnded(..) => all().for_each(Elastic::capture_ends),
+            News::CaptureBegan(number) => all().for_each(|pool| pool.capture_began(number)),
+            News::CaptureEnded(number, _) => all().for_each(|pool| pool.capture_ended(number)),
             News::Exported(address) => pin(address),
             News::CaptureBroken(_) | News::GraphDerived(..) | News::GraphDestroyed(_) => {}
         }

@@ -16,7 +16,6 @@ pub mod drain;
 pub mod driver;
 pub mod driver_pools;
 pub mod elastic;
-pub mod elastic_pages;
 pub mod elastic_sites;
 pub mod growth;
 pub mod ipc_answers;

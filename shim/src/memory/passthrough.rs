@@ -12,7 +12,6 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
 use crate::memory::budget::{self, Claim, Place};
-use crate::memory::caches::Asking;
 use crate::memory::{drain, driver_pools, policy, room, shortage};
 use crate::record::events;
 
@@ -84,7 +83,7 @@ impl Request {
         };
         reserve(device, self.bytes).or_else(|| {
             let again = || {
-                room::make_room(Asking::Nobody, None);
+                room::make_room(None);
                 driver_pools::trim(device);
                 reserve(device, self.bytes).ok_or(OUT_OF_MEMORY)
             };
@@ -163,7 +162,7 @@ fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) 
     }
     claim.let_others();
     let mut again = || {
-        room::make_room(Asking::Nobody, None);
+        room::make_room(None);
         check(thread::timed(&mut call))
     };
     let mut asked = shortage::ask_in_turn(&mut again);

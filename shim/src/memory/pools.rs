@@ -12,7 +12,7 @@ use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device};
-use crate::memory::caches::{self, Asking, Cache, News, Place, Search, Unused};
+use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::registry::{self, Kind, RegisteredPool, Requests, all, changed, of};
 use crate::memory::surplus::release_surplus;
 use crate::memory::{drain, peer_access, policy};
@@ -141,7 +141,7 @@ impl Cache for Pools {
     fn make_room(&self, search: &Search) -> u64 {
         let others = registry::on(search.device);
         others
-            .filter(|entry| search.asking != Asking::Pool(entry.pool.id()))
+            .filter(|entry| search.asking != Some(entry.pool.id()))
             .map(|entry| {
                 let pool = &entry.pool;
                 pool.make_room(device::driver(), search.waits, search.patience)

@@ -258,8 +258,13 @@ pub fn find(requests: Requests) -> Option<&'static RegisteredPool> {
 /// The pool that an address may belong to.
 #[inline]
 pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
-    let is_open = |entry: &RegisteredPool| !entry.is_closed.load(Ordering::Acquire);
-    all().find(|entry| is_open(entry) && entry.pool.owns(address))
+    open().find(|entry| entry.pool.owns(address))
+}
+
+/// All pools whose blocks are found by their addresses.
+#[inline]
+pub fn open() -> impl Iterator<Item = &'static RegisteredPool> {
+    all().filter(|entry| !entry.is_closed.load(Ordering::Acquire))
 }
 
 /// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.

@@ -3,8 +3,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use gpushim_alloc::PoolId;
+
 use crate::cuda::captures;
-use crate::memory::caches::{self, Asking, News, Search};
+use crate::memory::caches::{self, News, Search};
 
 /// How long a thread that needs memory waits for a pool in which another thread looks for memory: the other thread may
 /// be waiting for this one.
@@ -20,7 +22,7 @@ const LOOKS: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 
 /// Gives back what is free. Returns the bytes.
-pub fn trim(asking: Asking, device: Option<i32>, waits: bool) -> u64 {
+pub fn trim(asking: Option<PoolId>, device: Option<i32>, waits: bool) -> u64 {
     search(&Search {
         device,
         asking,
@@ -72,9 +74,9 @@ pub fn release_broken() -> bool {
 }
 
 /// Memory was short. Returns the bytes given back.
-pub fn make_room(asking: Asking, device: Option<i32>) -> u64 {
+pub fn make_room(device: Option<i32>) -> u64 {
     release_broken();
-    trim(asking, device, true)
+    trim(None, device, true)
 }
 
 /// Gives everything back that can be, and waits for what others are giving back. The caller must not hold a pool.
@@ -82,7 +84,7 @@ pub fn make_room_patiently() {
     release_broken();
     search(&Search {
         device: None,
-        asking: Asking::Nobody,
+        asking: None,
         waits: true,
         patience: LONG,
     });

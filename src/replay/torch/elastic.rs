@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use gpushim_alloc::Context;
 use gpushim_alloc::elastic::{self, Mode};
 use rustc_hash::FxHashMap;
 
@@ -46,7 +47,11 @@ impl Elastic {
         };
         Elastic {
             torch: Caching::new(torch, UNLIMITED, requests.blocks()),
-            memory: elastic::Elastic::new(Simulated::new(capacity, device.lag), mode),
+            memory: elastic::Elastic::new(
+                Simulated::new(capacity, device.lag),
+                (0, Context(1)),
+                mode,
+            ),
             capacity,
             live: FxHashMap::default(),
             total: 0,
@@ -87,7 +92,7 @@ impl Elastic {
         } else {
             bytes
         };
-        self.memory.driver().place_next(base);
+        self.memory.pages().driver.place_next(base);
         let made = self.memory.segment(bytes, first, true);
         made.map(|_| ()).map_err(|_| OutOfMemory)
     }
@@ -117,7 +122,7 @@ impl Elastic {
 
 impl Allocator for Elastic {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
-        self.memory.driver().advance();
+        self.memory.pages().driver.advance();
         self.torch.allocate(request)?;
         self.follow();
         let born = self.born(request.block, request.stream);
@@ -128,18 +133,18 @@ impl Allocator for Elastic {
     }
 
     fn free(&mut self, request: &Request) {
-        self.memory.driver().advance();
+        self.memory.pages().driver.advance();
         self.died(request.block);
         self.torch.free(request);
     }
 
     fn done(&mut self, request: &Request) {
-        self.memory.driver().advance();
+        self.memory.pages().driver.advance();
         self.torch.done(request);
     }
 
     fn trim(&mut self, request: &Request) {
-        self.memory.driver().advance();
+        self.memory.pages().driver.advance();
         self.torch.trim(request);
         self.follow();
     }
@@ -149,19 +154,19 @@ impl Allocator for Elastic {
             return false;
         }
         // What there was is not refused.
-        self.memory.driver().set_capacity(UNLIMITED);
+        self.memory.pages().driver.set_capacity(UNLIMITED);
         for block in given.blocks.iter().chain(&given.waiting) {
             let _ = self.born(block.block, block.stream);
         }
         for block in &given.waiting {
             self.died(block.block);
         }
-        self.memory.driver().set_capacity(self.capacity);
+        self.memory.pages().driver.set_capacity(self.capacity);
         true
     }
 
     fn reserved(&self) -> u64 {
-        self.memory.driver().held()
+        self.memory.pages().driver.held()
     }
 
     fn largest_free(&self) -> u64 {
@@ -169,7 +174,7 @@ impl Allocator for Elastic {
     }
 
     fn driver_time(&self) -> DriverTime {
-        self.memory.driver().driver_time()
+        self.memory.pages().driver.driver_time()
     }
 }
 

@@ -2,19 +2,20 @@
 
 use std::ops::Range;
 
-use super::driver::{PAGE, PageDriver};
 use super::fences::Fences;
 use super::memory::{Memories, Memory};
+use super::pages::{PAGE, Pages};
 use super::piece::Piece;
 use super::state::State;
 use super::wanted::{Backed, Wanted};
+use crate::driver::Driver;
 use crate::rules;
 
 impl<E: Copy> State<E> {
     /// The pieces on these pages get the memory that is mapped at them. Those whose memory another piece has are unmapped.
-    pub fn claim<D: PageDriver<Event = E>>(
+    pub fn claim<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         base: u64,
         pages: Range<usize>,
         wanted: Wanted,
@@ -92,9 +93,9 @@ impl<E: Copy> State<E> {
 
     /// Whether a piece that [`State::claim_at_once`] stopped at may have its memory again. Waits for the work on it. False if
     /// another piece has the memory, or if it is the host's and the device has some now.
-    fn may_regain<D: PageDriver<Event = E>>(
+    fn may_regain<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         piece: Piece,
         stream: Option<u8>,
     ) -> bool {
@@ -125,7 +126,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Waits for the work on what was left at a time.
-    fn finish<D: PageDriver<Event = E>>(&mut self, driver: &D, time: u64) -> bool {
+    fn finish<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, time: u64) -> bool {
         let is_capturing = self.is_capturing();
         if !self.fences.is_over(time) {
             self.is_behind();
@@ -134,9 +135,9 @@ impl<E: Copy> State<E> {
     }
 
     /// Unmaps a piece, after its work. Another piece may have the memory. False if the driver refuses.
-    pub fn unmap<D: PageDriver<Event = E>>(
+    pub fn unmap<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         address: u64,
         piece: Piece,
     ) -> bool {

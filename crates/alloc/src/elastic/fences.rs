@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use super::driver::PageDriver;
+use super::pages::Pages;
+use crate::driver::Driver;
 use crate::rules::{self, Call};
 
 /// Events that are waiting, at most: what is left later waits for the next one then.
@@ -50,7 +51,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Records an event for what has none, unless a stream captures.
-    pub fn close<D: PageDriver<Event = E>>(&mut self, driver: &D, now: u64, is_capturing: bool) {
+    pub fn close<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64, is_capturing: bool) {
         if now <= self.recorded
             || self.events.len() >= MOST_EVENTS
             || !rules::may_call(Call::Fence, is_capturing)
@@ -66,7 +67,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Looks which events have completed, unless a stream captures.
-    pub fn poll<D: PageDriver<Event = E>>(&mut self, driver: &D, is_capturing: bool) {
+    pub fn poll<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, is_capturing: bool) {
         if !rules::may_call(Call::Query, is_capturing) {
             return;
         }
@@ -79,9 +80,9 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Waits for the first event. False if there is none, or it cannot be waited for.
-    pub fn wait<D: PageDriver<Event = E>>(
+    pub fn wait<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         now: u64,
         is_capturing: bool,
     ) -> bool {
@@ -99,9 +100,9 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Waits until the work on what was left at a time is over. False if it cannot be waited for.
-    pub fn finish<D: PageDriver<Event = E>>(
+    pub fn finish<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         time: u64,
         now: u64,
         is_capturing: bool,
@@ -117,7 +118,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Waits for all work. False if it cannot be waited for.
-    pub fn drain<D: PageDriver<Event = E>>(&mut self, driver: &D, now: u64) -> bool {
+    pub fn drain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64) -> bool {
         if driver.drain().is_err() {
             return false;
         }
@@ -126,12 +127,12 @@ impl<E: Copy> Fences<E> {
     }
 
     /// All work is over.
-    pub fn all_over<D: PageDriver<Event = E>>(&mut self, driver: &D, now: u64) {
+    pub fn all_over<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64) {
         self.clear(driver);
         (self.recorded, self.over) = (now, now);
     }
 
-    fn completed<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    fn completed<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         if let Some((time, event)) = self.events.pop_front() {
             driver.retire(event);
             self.over = self.over.max(time);
@@ -139,7 +140,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Forgets all events.
-    pub fn clear<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    pub fn clear<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         for (_, event) in self.events.drain(..) {
             driver.retire(event);
         }

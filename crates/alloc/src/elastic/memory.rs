@@ -3,8 +3,8 @@
 //! Memory may be mapped at several pieces, of which one has it at a time. So a step that repeats finds each of its tensors'
 //! memory mapped already, and calls nothing.
 
-use super::driver::Handle;
 use super::held::Held;
+use super::pages::Handle;
 use super::piece::{self, Piece, SIZES};
 use crate::slab::{Id, Item, Link, Linked, List, NIL, Slab, UNLINKED};
 

@@ -19,11 +19,12 @@
 
 mod books;
 mod claims;
-mod driver;
 mod fences;
 mod held;
 mod idle;
 mod memory;
+mod open;
+mod pages;
 mod piece;
 mod pool;
 mod segment;
@@ -35,6 +36,6 @@ mod tests;
 mod types;
 mod wanted;
 
-pub use driver::{Handle, PAGE, PageDriver};
+pub use pages::{Handle, PAGE, Pages};
 pub use pool::Elastic;
 pub use types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};

@@ -4,7 +4,7 @@
 //! gets large pieces. Memory is spare only when all pages of its piece are empty, so that a piece which is large beside its
 //! tensor would keep memory of others.
 
-use super::driver::{Handle, PAGE};
+use super::pages::{Handle, PAGE};
 use crate::slab::Id;
 
 /// Sizes of pieces: size `n` has `1 << n` pages, up to 8 MiB.

@@ -1,17 +1,19 @@
 //! The elastic segments of one device.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::driver::{Handle, PAGE, PageDriver};
 use super::memory::Memories;
+use super::open::OpenCaptures;
+use super::pages::{Handle, PAGE, Pages};
 use super::segment::Segment;
 use super::state::State;
 use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
 use super::wanted::Wanted;
+use crate::driver::Driver;
+use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 
@@ -19,27 +21,26 @@ use crate::rules;
 const AT_ONCE: usize = 32;
 
 /// Segments whose pages come and go; see the [module](super).
-pub struct Elastic<D: PageDriver> {
-    driver: D,
-    /// Captures that are open. One may end while the lock is held.
-    captures: Arc<AtomicU32>,
+pub struct Elastic<D: Driver> {
+    pages: Pages<D>,
+    captures: Arc<OpenCaptures>,
     state: Mutex<State<D::Event>>,
 }
 
-impl<D: PageDriver> Elastic<D> {
-    /// No segment yet.
-    pub fn new(driver: D, mode: Mode) -> Self {
+impl<D: Driver> Elastic<D> {
+    /// No segment yet, on a device and in a context of it.
+    pub fn new(driver: D, (device, context): (i32, Context), mode: Mode) -> Self {
         let captures = Arc::default();
         Elastic {
-            driver,
+            pages: Pages::new(driver, device, context),
             state: Mutex::new(State::new(mode, Arc::clone(&captures))),
             captures,
         }
     }
 
-    /// The device.
-    pub fn driver(&self) -> &D {
-        &self.driver
+    /// The device and its driver.
+    pub fn pages(&self) -> &Pages<D> {
+        &self.pages
     }
 
     /// A range of addresses, without memory, whose first tensor has up to `first` bytes. Where the caller is not `trusted` to
@@ -55,19 +56,19 @@ impl<D: PageDriver> Elastic<D> {
         let reserved = bytes.max(1).next_multiple_of(PAGE);
         let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
         let fits = |state: &State<D::Event>| {
-            let room = self.driver.room().saturating_add(state.available());
+            let room = self.pages.room().saturating_add(state.available());
             rules::may_have_segment(room >= wanted)
         };
         let has_room = fits(&state)
-            || self.driver.make_room() && fits(&state)
+            || self.pages.make_room() && fits(&state)
             || self.has_room_elsewhere(&state, wanted) && fits(&state);
         if !has_room {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }
-        let base = self.driver.reserve(reserved).map_err(Refusal::Driver)?;
+        let base = self.pages.reserve(reserved).map_err(Refusal::Driver)?;
         if !base.is_multiple_of(PAGE) {
             // Segments are found by their pages.
-            self.driver.unreserve(base, reserved);
+            self.pages.unreserve(base, reserved);
             return Err(Refusal::Off);
         }
         state.last += 1;
@@ -76,7 +77,7 @@ impl<D: PageDriver> Elastic<D> {
         state.segments.insert(segment);
         if rules::must_keep_unproven(!trusted)
             && state
-                .back(&self.driver, base, pages, Wanted::UNNEEDED)
+                .back(&self.pages, base, pages, Wanted::UNNEEDED)
                 .missing
                 > 0
         {
@@ -89,7 +90,7 @@ impl<D: PageDriver> Elastic<D> {
     /// Whether other processes gave memory back for a tensor of this size.
     fn has_room_elsewhere(&self, state: &State<D::Event>, bytes: u64) -> bool {
         let missing = bytes.saturating_sub(state.available());
-        self.driver.make_room_elsewhere(missing)
+        self.pages.make_room_elsewhere(missing)
     }
 
     /// Frees a segment, after all work that may use it; `leaves` is told its bytes before another one can have its
@@ -106,17 +107,17 @@ impl<D: PageDriver> Elastic<D> {
         let segment = state.segments.get(address)?;
         let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
         if rules::must_wait_for_segment()
-            && let Err(error) = self.driver.drain()
+            && let Err(error) = self.pages.drain()
         {
             return Some(Err(error));
         }
         let now = state.clock;
-        state.fences.all_over(&self.driver, now);
+        state.fences.all_over(&self.pages, now);
         leaves(bytes);
         let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
         self.remove(&mut state, address);
         if trouble.is_some() {
-            state.switch_off(&self.driver);
+            state.switch_off(&self.pages);
         }
         Some(Ok(FreedSegment { bytes, trouble }))
     }
@@ -129,10 +130,10 @@ impl<D: PageDriver> Elastic<D> {
         let mut is_clear = true;
         for (first, piece) in segment.pieces() {
             let address = segment.address(first);
-            is_clear &= state.leave_for_good(&self.driver, address, piece.memory);
+            is_clear &= state.leave_for_good(&self.pages, address, piece.memory);
         }
         if is_clear {
-            self.driver.unreserve(base, segment.reserved());
+            self.pages.unreserve(base, segment.reserved());
         }
     }
 
@@ -141,7 +142,7 @@ impl<D: PageDriver> Elastic<D> {
     /// tensor is for, that is, which orders all its work until its end, if it is known.
     pub fn born(&self, address: u64, bytes: u64, total: u64, stream: Option<u8>) -> Born {
         let mut state = self.state.lock();
-        state.born(&self.driver, address, bytes, total, stream)
+        state.born(&self.pages, address, bytes, total, stream)
     }
 
     /// The allocator above took a tensor back. `total`: the bytes of those that are left. `is_elsewhere`: work of other
@@ -154,7 +155,7 @@ impl<D: PageDriver> Elastic<D> {
         is_elsewhere: bool,
     ) -> Option<Trouble> {
         let mut state = self.state.lock();
-        state.died(&self.driver, address, bytes, total, is_elsewhere)
+        state.died(&self.pages, address, bytes, total, is_elsewhere)
     }
 
     /// Others may reach an address without a tensor there: all of its segment has memory from here on, which stays. False if
@@ -170,8 +171,8 @@ impl<D: PageDriver> Elastic<D> {
             segment.is_pinned |= is_pinned;
         }
         let wanted = Wanted::UNNEEDED;
-        let mut backed = state.claim(&self.driver, base, pages.clone(), wanted);
-        backed += state.back(&self.driver, base, pages, wanted);
+        let mut backed = state.claim(&self.pages, base, pages.clone(), wanted);
+        backed += state.back(&self.pages, base, pages, wanted);
         if let Some(segment) = state.segments.get_mut(base) {
             let pieces = segment.pieces_mut();
             pieces.for_each(|piece| piece.is_pinned |= is_pinned);
@@ -179,17 +180,15 @@ impl<D: PageDriver> Elastic<D> {
         backed.missing == 0
     }
 
-    /// A stream is about to capture: what lives from here to the end of the capture stays where it is.
-    pub fn capture_begins(&self) {
-        self.state.lock().capture_begins(&self.driver);
+    /// A stream is about to capture, under a number that no other capture has: what lives from here to the end of the
+    /// capture stays where it is.
+    pub fn capture_began(&self, capture: u64) {
+        self.state.lock().capture_began(&self.pages, capture);
     }
 
-    /// A capture has ended, or did not begin. Takes no lock: the caller may hold one that the driver's calls need.
-    pub fn capture_ends(&self) {
-        let fewer = |open: u32| Some(open.saturating_sub(1));
-        let _ = self
-            .captures
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer);
+    /// A capture has ended, or did not begin. Waits for no call: the caller may hold a lock that the driver's calls need.
+    pub fn capture_ended(&self, capture: u64) {
+        self.captures.ended(capture);
     }
 
     /// Gives spare memory back to the driver until it is this many bytes or more; after the work on it where `waits`.
@@ -201,14 +200,14 @@ impl<D: PageDriver> Elastic<D> {
         state.release_idle();
         let mut given = 0;
         while given < bytes {
-            if let Some(bytes) = state.give_back_first(&self.driver, u64::MAX) {
+            if let Some(bytes) = state.give_back_first(&self.pages, u64::MAX) {
                 given += bytes;
                 continue;
             }
-            state.look(&self.driver);
-            if let Some(bytes) = state.give_back_first(&self.driver, u64::MAX) {
+            state.look(&self.pages);
+            if let Some(bytes) = state.give_back_first(&self.pages, u64::MAX) {
                 given += bytes;
-            } else if !waits || state.is_off || !state.has_spare() || !state.wait(&self.driver) {
+            } else if !waits || state.is_off || !state.has_spare() || !state.wait(&self.pages) {
                 break;
             }
         }
@@ -220,7 +219,7 @@ impl<D: PageDriver> Elastic<D> {
     pub fn give_complete(&self, bytes: u64, patience: Duration) -> u64 {
         if let Some(mut state) = self.state.try_lock_for(patience) {
             state.release_idle();
-            state.look(&self.driver);
+            state.look(&self.pages);
         }
         let mut given = 0;
         while given < bytes
@@ -249,7 +248,7 @@ impl<D: PageDriver> Elastic<D> {
         if state.is_off || state.is_capturing() {
             return None;
         }
-        state.look(&self.driver);
+        state.look(&self.pages);
         let clock = state.clock;
         state.ticks.push_back(clock);
         state.may_keep_idle();
@@ -263,7 +262,7 @@ impl<D: PageDriver> Elastic<D> {
     /// left.
     fn give_back_some(&self, before: u64) -> Option<u64> {
         let mut state = self.state.try_lock()?;
-        let mut next = || state.give_back_first(&self.driver, before);
+        let mut next = || state.give_back_first(&self.pages, before);
         let given: Vec<u64> = std::iter::from_fn(&mut next).take(AT_ONCE).collect();
         (!given.is_empty()).then(|| given.iter().sum())
     }
@@ -295,9 +294,9 @@ impl<D: PageDriver> Elastic<D> {
         for segment in state.segments.values() {
             for (first, piece) in segment.pieces() {
                 let (address, bytes) = (segment.address(first), piece.pages as u64 * PAGE);
-                self.driver.allow(address, bytes, &state.others)?;
+                self.pages.allow(address, bytes, &state.others)?;
                 if !gone.is_empty() {
-                    self.driver.forbid(address, bytes, &gone)?;
+                    self.pages.forbid(address, bytes, &gone)?;
                 }
             }
         }
@@ -335,7 +334,7 @@ impl<D: PageDriver> Elastic<D> {
     /// bytes of each.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.state.lock();
-        state.fences.clear(&self.driver);
+        state.fences.clear(&self.pages);
         let all = state.segments.values();
         let all: Vec<(u64, u64)> = all.map(|segment| (segment.base, segment.bytes)).collect();
         for (base, bytes) in all {

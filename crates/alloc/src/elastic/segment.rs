@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::driver::PAGE;
+use super::pages::PAGE;
 use super::piece::Piece;
 use crate::rules;
 

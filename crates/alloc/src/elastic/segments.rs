@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::driver::PAGE;
+use super::pages::PAGE;
 use super::segment::Segment;
 
 /// The segments.

@@ -2,18 +2,19 @@
 
 use std::ops::Range;
 
-use super::driver::{Handle, PAGE, PageDriver};
+use super::pages::{Handle, PAGE, Pages};
 use super::piece::{self, Piece, SIZES, bytes_of};
 use super::state::State;
 use super::types::Mode;
 use super::wanted::{Backed, Wanted};
+use crate::driver::Driver;
 use crate::slab::Id;
 
 impl<E: Copy> State<E> {
     /// Gives memory to those of a segment's pages that have none.
-    pub fn back<D: PageDriver<Event = E>>(
+    pub fn back<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         base: u64,
         pages: Range<usize>,
         wanted: Wanted,
@@ -75,7 +76,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Memory that was obtained for a piece which did not get it.
-    fn release_unused<D: PageDriver<Event = E>>(&mut self, driver: &D, id: Id) {
+    fn release_unused<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) {
         if self.memories.at(id).places.is_empty() {
             driver.destroy(self.memories.at(id).handle);
             self.memories.destroyed(id);
@@ -88,9 +89,9 @@ impl<E: Copy> State<E> {
     }
 
     /// A piece ends with its segment, whose work is over. False if the driver refuses.
-    pub fn leave_for_good<D: PageDriver<Event = E>>(
+    pub fn leave_for_good<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         address: u64,
         id: Id,
     ) -> bool {
@@ -115,9 +116,9 @@ impl<E: Copy> State<E> {
     }
 
     /// Enables pages that were mapped; if the driver refuses, they have no memory after all.
-    fn enable<D: PageDriver<Event = E>>(
+    fn enable<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         base: u64,
         run: Range<usize>,
         backed: &mut Backed,
@@ -155,7 +156,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Memory, which is in no list.
-    fn obtain<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+    fn obtain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
         let exceeds = self.mode == Mode::Least && self.memories.held.exceeds(bytes_of(size));
         let spare_first = self.is_short || exceeds;
@@ -199,13 +200,13 @@ impl<E: Copy> State<E> {
     }
 
     /// Waits for some work. False if there is none to wait for.
-    pub fn wait<D: PageDriver<Event = E>>(&mut self, driver: &D) -> bool {
+    pub fn wait<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) -> bool {
         let is_capturing = self.is_capturing();
         self.fences.wait(driver, self.clock, is_capturing)
     }
 
     /// Spare memory that may be had now, as one of this size or smaller.
-    fn reuse<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+    fn reuse<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         if self.is_off {
             return None;
         }
@@ -224,7 +225,11 @@ impl<E: Copy> State<E> {
         found.map(|(id, _)| id)
     }
 
-    fn reuse_ready<D: PageDriver<Event = E>>(&mut self, driver: &D, wanted: Wanted) -> Option<Id> {
+    fn reuse_ready<D: Driver<Event = E>>(
+        &mut self,
+        driver: &Pages<D>,
+        wanted: Wanted,
+    ) -> Option<Id> {
         let size = wanted.size;
         if let Some(id) = self.spare_for(size, wanted.stream) {
             self.memories.unlink(id);
@@ -258,9 +263,9 @@ impl<E: Copy> State<E> {
 
     /// The spare memory that was left first goes back to the driver, if it was left at a time or before and its work is over.
     /// Returns the device's bytes.
-    pub fn give_back_first<D: PageDriver<Event = E>>(
+    pub fn give_back_first<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         before: u64,
     ) -> Option<u64> {
         let (id, memory) = self.memories.first_left()?;
@@ -270,7 +275,7 @@ impl<E: Copy> State<E> {
 
     /// Spare memory whose work is over goes back to the driver. Returns the device's bytes; 0 if the driver refuses to unmap
     /// it.
-    pub fn destroy<D: PageDriver<Event = E>>(&mut self, driver: &D, id: Id) -> u64 {
+    pub fn destroy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) -> u64 {
         self.memories.unlink(id);
         let handle = self.memories.at(id).handle;
         while let Some(&place) = self.memories.at(id).places.last() {
@@ -291,7 +296,7 @@ impl<E: Copy> State<E> {
     }
 
     /// New memory of this size.
-    fn create<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Id> {
+    fn create<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         let bytes = bytes_of(size);
         let number = driver.create(bytes).ok()?;
         self.memories.made(Handle {
@@ -302,7 +307,7 @@ impl<E: Copy> State<E> {
     }
 
     /// New memory of this size, or of the largest below it that there is.
-    fn create_up_to<D: PageDriver<Event = E>>(&mut self, driver: &D, size: usize) -> Option<Id> {
+    fn create_up_to<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         (0..=size).rev().find_map(|size| self.create(driver, size))
     }
 }

@@ -3,17 +3,18 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::books::Books;
-use super::driver::{Handle, PAGE, PageDriver};
 use super::fences::Fences;
 use super::memory::{Memories, Memory};
+use super::open::OpenCaptures;
+use super::pages::{Handle, PAGE, Pages};
 use super::piece::{self, Piece};
 use super::segment::Segment;
 use super::segments::Segments;
 use super::types::{Born, Found, Mode, Stats, Trouble};
 use super::wanted::Wanted;
+use crate::driver::Driver;
 use crate::rules;
 use crate::slab::Id;
 
@@ -32,8 +33,7 @@ pub(super) struct State<E> {
     pub memories: Memories,
     pub fences: Fences<E>,
     pub books: Books,
-    /// Captures that are open.
-    pub captures: Arc<AtomicU32>,
+    pub captures: Arc<OpenCaptures>,
     /// Other devices that may use the memory.
     pub others: Vec<i32>,
     /// The [size](piece::SIZES) of pieces, at most. Smaller once a tensor got memory of the host: smaller pieces keep less that no
@@ -57,7 +57,7 @@ pub(super) struct State<E> {
 }
 
 impl<E: Copy> State<E> {
-    pub fn new(mode: Mode, captures: Arc<AtomicU32>) -> Self {
+    pub fn new(mode: Mode, captures: Arc<OpenCaptures>) -> Self {
         State {
             mode,
             segments: Segments::default(),
@@ -79,7 +79,7 @@ impl<E: Copy> State<E> {
     }
 
     pub fn is_capturing(&self) -> bool {
-        self.captures.load(Ordering::Acquire) > 0
+        self.captures.any()
     }
 
     /// Whether any memory is spare.
@@ -119,9 +119,9 @@ impl<E: Copy> State<E> {
     }
 
     /// A tensor was born for a stream, if it is known.
-    pub fn born<D: PageDriver<Event = E>>(
+    pub fn born<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         address: u64,
         bytes: u64,
         total: u64,
@@ -186,9 +186,9 @@ impl<E: Copy> State<E> {
     }
 
     /// A tensor died. `is_elsewhere`: work of other streams may use it.
-    pub fn died<D: PageDriver<Event = E>>(
+    pub fn died<D: Driver<Event = E>>(
         &mut self,
-        driver: &D,
+        driver: &Pages<D>,
         address: u64,
         bytes: u64,
         total: u64,
@@ -225,7 +225,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Records events while memory is short.
-    fn tidy<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    fn tidy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         let batch = if self.eager > 0 { BATCH } else { LARGE_BATCH };
         if (self.is_short || self.mode == Mode::Least) && self.fences.open_pages() >= batch {
             self.eager = self.eager.saturating_sub(1);
@@ -239,14 +239,14 @@ impl<E: Copy> State<E> {
     }
 
     /// Records an event for what has none, and looks which have completed.
-    pub fn look<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    pub fn look<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         let is_capturing = self.is_capturing();
         self.fences.close(driver, self.clock, is_capturing);
         self.fences.poll(driver, is_capturing);
     }
 
     /// The announcements cannot be trusted: every page gets memory of its own, as far as there is some, and keeps it.
-    pub fn switch_off<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    pub fn switch_off<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         self.is_off = true;
         self.part(driver);
         if !rules::must_restore() {
@@ -259,7 +259,7 @@ impl<E: Copy> State<E> {
     }
 
     /// No memory is at two pieces any more, or spare.
-    fn part<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    fn part<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         while let Some((id, memory)) = self.memories.first_left() {
             let owner = memory.places.iter().find(|place| **place == memory.last);
             match owner.or(memory.places.first()).copied() {
@@ -283,9 +283,9 @@ impl<E: Copy> State<E> {
     }
 
     /// A capture is about to begin: its graph may use what lives now.
-    pub fn capture_begins<D: PageDriver<Event = E>>(&mut self, driver: &D) {
+    pub fn capture_began<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, capture: u64) {
         self.fences.poll(driver, self.is_capturing());
-        self.captures.fetch_add(1, Ordering::AcqRel);
+        self.captures.began(capture);
         let pieces = self.segments.values_mut().flat_map(Segment::pieces_mut);
         pieces.for_each(|piece| piece.is_pinned |= rules::pins_lives(piece.tensors > 0));
     }

@@ -1,6 +1,6 @@
 //! What a program asks of a pool beside memory, and what the background thread does with it.
 
-use super::pool::StreamPool;
+use super::pool::{StreamPool, first_threshold};
 use super::state::State;
 use super::types::{LiveBlock, Settings};
 use crate::driver::Driver;
@@ -94,7 +94,7 @@ impl<D: Driver> StreamPool<D> {
         self.state.lock_without_caches().stats.reserved > bytes
     }
 
-    /// Bytes to keep at a synchronisation; 0 at first, as documented.
+    /// Bytes to keep at a synchronisation.
     pub fn threshold(&self) -> u64 {
         self.threshold.load(Ordering::Relaxed)
     }
@@ -192,7 +192,7 @@ impl<D: Driver> StreamPool<D> {
         let mut misses = self.misses.lock();
         misses.devices = vec![self.device];
         misses.refusal = None;
-        self.threshold.store(0, Ordering::Relaxed);
+        self.set_threshold(first_threshold(&settings));
         let mut state = self.state.lock();
         state.settings = settings;
         state.stats = Stats::default();

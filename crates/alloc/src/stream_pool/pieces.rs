@@ -103,19 +103,25 @@ impl<E: Copy> State<E> {
     /// Free pieces, or free driver allocations, whose work is over, of at most `bytes`
     /// bytes together or one more: each as a busy block with its piece.
     pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
-        let mut found = Vec::new();
-        let mut sum = 0;
+        let mut free = Vec::new();
         let mut at = 0;
         while let Some(queue) = self.queues.holder(at) {
             at = queue + 1;
             for small in [false, true] {
-                for id in self.free_of(queue, small, 0) {
-                    let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
-                    let is_over = rules::may_evict(self.is_complete(id));
-                    if sum < bytes && idle >= age && is_over {
-                        sum += self.evict_from(id, bytes - sum, &mut found);
-                    }
-                }
+                free.extend(self.free_of(queue, small, 0));
+            }
+        }
+        if !self.settings.backing.is_pages() {
+            // What nothing asked for longest is the least likely to be asked for next.
+            free.sort_by_cached_key(|id| self.last_use(*id));
+        }
+        let mut found = Vec::new();
+        let mut sum = 0;
+        for id in free {
+            let idle = self.tick.wrapping_sub(self.slab.at(id).tick);
+            let is_over = rules::may_evict(self.is_complete(id));
+            if sum < bytes && idle >= age && is_over {
+                sum += self.evict_from(id, bytes - sum, &mut found);
             }
         }
         found

@@ -39,9 +39,18 @@ pub(super) fn pack(base: u64, bytes: u64) -> u64 {
     (base >> UNIT) << BYTES | bytes >> UNIT
 }
 
+/// Bytes to keep at a synchronisation, at first: 0 for streams, as documented. `cudaMalloc` keeps its cache.
+pub(super) fn first_threshold(settings: &Settings) -> u64 {
+    match settings.backing.is_pages() {
+        true => 0,
+        false => u64::MAX,
+    }
+}
+
 impl<D: Driver> StreamPool<D> {
     /// A pool without any memory.
     pub fn new(device: i32, settings: Settings) -> Self {
+        let threshold = first_threshold(&settings);
         StreamPool {
             device,
             is_pages: settings.backing.is_pages(),
@@ -53,7 +62,7 @@ impl<D: Driver> StreamPool<D> {
                 short: None,
             }),
             range: AtomicU64::new(0),
-            threshold: AtomicU64::new(0),
+            threshold: AtomicU64::new(threshold),
             has_exported: AtomicBool::new(false),
         }
     }
@@ -248,12 +257,17 @@ impl<D: Driver> StreamPool<D> {
         seen: impl FnOnce(&Freed) -> S,
     ) -> Result<Context, FreeError<D::Error>> {
         let caches = &self.state.caches;
-        let seen = match caches.free((None, self.device), address, seen) {
-            Ok(context) => return Ok(context),
-            Err(seen) => seen,
+        let (mut state, seen) = if caches.serve() {
+            let seen = match caches.free((None, self.device), address, seen) {
+                Ok(context) => return Ok(context),
+                Err(seen) => seen,
+            };
+            let mut state = self.state.lock_without_caches();
+            caches.report_own(&mut state);
+            (state, seen)
+        } else {
+            (self.state.lock_without_caches(), seen)
         };
-        let mut state = self.state.lock_without_caches();
-        caches.report_own(&mut state);
         let id = state.beginning(address).ok_or(FreeError::Unknown)?;
         let block = state.slab.at(id);
         let own = block.for_all.then_some(block.context);

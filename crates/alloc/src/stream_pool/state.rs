@@ -65,6 +65,8 @@ pub(super) struct State<E> {
     pub calm: u64,
     /// Blocks that were freed and that others reach from outside the process: to be freed by the driver.
     pub exported: Vec<Id>,
+    /// A request may have a block that is much larger.
+    pub is_loose: bool,
     /// The driver allocation that the driver is being told to take back; 0 for none.
     pub leaving: u64,
     /// The driver is being told to take memory back.
@@ -92,6 +94,7 @@ impl<E: Copy> State<E> {
             latest: Stamp::default(),
             calm: 0,
             exported: Vec::new(),
+            is_loose: false,
             leaving: 0,
             tells: false,
             in_caches: 0,
@@ -137,7 +140,7 @@ impl<E: Copy> State<E> {
     pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
         if !self.queues.get(queue)?.ordered {
             // Before the pool gets memory for it.
-            self.stats.share();
+            self.shares();
             let first = self.take_first(queue, bytes);
             if first.is_some() {
                 return first;
@@ -239,25 +242,31 @@ impl<E: Copy> State<E> {
         let block = self.slab.at_mut(id);
         (block.queue, block.context, block.for_all) = (queue, context, !ordered);
         if !ordered {
+            self.shares();
+        }
+    }
+
+    /// A pool of pages serves `cudaMalloc`, too. One of driver allocations serves nothing else.
+    #[inline(always)]
+    fn shares(&mut self) {
+        if self.stats.shared.is_none() && self.settings.backing.is_pages() {
             self.stats.share();
         }
     }
 
-    /// Which queue a block joins that is freed on this one. One handed out for no stream in particular
-    /// comes after earlier work in the streams of its own context only: work of another does not stand
-    /// for that.
-    #[cold]
-    fn queue_of_free(&mut self, id: Id, queue: u32) -> u32 {
-        let made = self.slab.at(id).context;
-        if self
-            .queues
-            .get(queue)
-            .is_some_and(|queue| queue.context == made)
-        {
-            queue
-        } else {
-            self.queues.of(Stream::all_of(made))
+    /// The queue that a block joins which was made in a context for no stream in particular, and is freed on `queue`. It
+    /// comes after earlier work in the streams of its own context only: work of another does not stand for that.
+    #[inline(always)]
+    fn queue_of_free(&mut self, made: Context, queue: u32) -> u32 {
+        match self.queues.get(queue) {
+            Some(at) if at.context == made => queue,
+            _ => self.queue_of_all(made),
         }
+    }
+
+    #[cold]
+    fn queue_of_all(&mut self, context: Context) -> u32 {
+        self.queues.of(Stream::all_of(context))
     }
 
     /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
@@ -314,7 +323,7 @@ impl<E: Copy> State<E> {
             return Err(FreeError::NotLive);
         }
         let queue = if block.for_all {
-            self.queue_of_free(id, queue)
+            self.queue_of_free(block.context, queue)
         } else {
             queue
         };

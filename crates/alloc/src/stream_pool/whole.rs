@@ -17,6 +17,10 @@ use std::sync::atomic::Ordering;
 /// may hold in any case. More gained little on recordings.
 const SHARE: u64 = 150;
 const FLOOR: u64 = 256 << 20;
+/// A block serves requests that are smaller by one part in this many at most, and by one where the alternative is to give
+/// memory back.
+const SLACK: u64 = 8;
+const LOOSE: u64 = 2;
 /// Part of a device that stays free for what takes memory from the driver itself, one byte in this many, and the least
 /// bytes of it.
 const MARGIN_PART: u64 = 100;
@@ -42,6 +46,9 @@ impl<D: Driver> StreamPool<D> {
         };
         drop(state);
         if excess > 0 {
+            if let Some(grant) = self.take_loosely(driver, stream, bytes) {
+                return Ok(grant);
+            }
             self.give_back(driver, excess, 0);
         }
         if self.is_beyond(need) || !driver.admit(self.device, need) {
@@ -63,6 +70,15 @@ impl<D: Driver> StreamPool<D> {
             self.keep_margin(driver);
         }
         Ok(grant)
+    }
+
+    /// A block that is larger than others may be: better than to give memory back and get other memory.
+    fn take_loosely(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
+        self.state.lock().is_loose = true;
+        let grant = self.take(stream, bytes, true);
+        let grant = grant.or_else(|| self.take_ordered(driver, stream, bytes));
+        self.state.lock().is_loose = false;
+        grant
     }
 
     /// Gives free allocations back until the device has its margin.
@@ -168,8 +184,15 @@ impl<E: Copy> State<E> {
     pub fn largest_for(&self, need: u64) -> u64 {
         match self.settings.backing {
             Backing::Pages => u64::MAX,
-            Backing::Whole(_) => need.saturating_add(need / 8),
+            Backing::Whole(_) if self.is_loose => need.saturating_add(need / LOOSE),
+            Backing::Whole(_) => need.saturating_add(need / SLACK),
         }
+    }
+
+    /// The use of a free block, as a number that grows with time in one queue.
+    pub fn last_use(&self, id: Id) -> (u64, u32) {
+        let block = self.slab.at(id);
+        (block.fence, block.serial)
     }
 
     /// Takes in a driver allocation, as a block that is in no bin.

@@ -4,7 +4,7 @@ use super::allocator::{Allocator, Handed, Owner};
 use super::program::{Action, Setting};
 use crate::elastic::{Elastic, PAGE};
 use crate::handles::{Context, Stream};
-use crate::sim::{Call, Clock, Pages, Sim, overlap};
+use crate::sim::{Call, Clock, Probe, Sim, World, overlap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ type Parts = Vec<(u64, u64, u64)>;
 
 /// The device with its segments.
 pub struct Device {
-    pub sim: Arc<Sim>,
-    pub elastic: Elastic<Pages>,
+    pub sim: Arc<World>,
+    pub elastic: Elastic<Probe>,
     /// Calls fail in this program.
     pub fails: bool,
     /// Graphs that are there.
@@ -83,18 +83,21 @@ struct Machine {
 
 /// Runs a program; what goes wrong. `lie`: calls without effect.
 pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<String> {
-    let sim = Arc::new(Sim::new(setting.pages * PAGE, u64::MAX));
+    let sim = Arc::new(World {
+        sim: Sim::new(setting.pages * PAGE, u64::MAX),
+        pools: Vec::new(),
+    });
     sim.add_context(CONTEXT, 0);
     (0..3).for_each(|n| sim.add_stream(stream(n)));
     sim.fail(setting.fail);
     sim.lie(lie);
-    let pages = Pages {
-        sim: sim.clone(),
-        context: CONTEXT,
+    let probe = Probe {
+        number: 0,
+        world: Arc::downgrade(&sim),
     };
     let mut machine = Machine {
         device: Device {
-            elastic: Elastic::new(pages, setting.mode),
+            elastic: Elastic::new(probe, (0, CONTEXT), setting.mode),
             sim: sim.clone(),
             fails: setting.fail.is_some(),
             graphs: Vec::new(),
@@ -372,7 +375,7 @@ impl Machine {
         }
         self.graphs_made += 1;
         let number = self.graphs_made;
-        self.device.elastic.capture_begins();
+        self.device.elastic.capture_began(1);
         self.device.sim.capture_begin(stream(on));
         self.device.graphs.push(number);
         self.capture = Some(Graph {
@@ -385,7 +388,7 @@ impl Machine {
     fn end_capture(&mut self) {
         if let Some(graph) = self.capture.take() {
             self.device.sim.capture_end(stream(graph.stream));
-            self.device.elastic.capture_ends();
+            self.device.elastic.capture_ended(1);
             self.graphs.push(graph);
         }
     }

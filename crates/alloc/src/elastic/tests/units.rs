@@ -2,7 +2,7 @@
 
 use crate::elastic::{Born, Elastic, Mode, PAGE, Refusal, Trouble};
 use crate::handles::{Context, Stream};
-use crate::sim::{Call, Error, Pages, Sim};
+use crate::sim::{Call, Error, Probe, Sim, World};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,19 +13,22 @@ const STREAM: Stream = Stream {
     thread: 0,
 };
 
-fn device(pages: u64, mode: Mode) -> (Arc<Sim>, Elastic<Pages>) {
-    let sim = Arc::new(Sim::new(pages * PAGE, u64::MAX));
+fn device(pages: u64, mode: Mode) -> (Arc<World>, Elastic<Probe>) {
+    let sim = Arc::new(World {
+        sim: Sim::new(pages * PAGE, u64::MAX),
+        pools: Vec::new(),
+    });
     sim.add_context(CONTEXT, 0);
     sim.add_stream(STREAM);
-    let pages = Pages {
-        sim: sim.clone(),
-        context: CONTEXT,
+    let probe = Probe {
+        number: 0,
+        world: Arc::downgrade(&sim),
     };
-    (sim, Elastic::new(pages, mode))
+    (sim, Elastic::new(probe, (0, CONTEXT), mode))
 }
 
 /// A segment of `pages` pages for an allocator that is known to announce its tensors.
-fn segment(elastic: &Elastic<Pages>, pages: u64) -> u64 {
+fn segment(elastic: &Elastic<Probe>, pages: u64) -> u64 {
     elastic
         .segment(pages * PAGE, pages * PAGE, true)
         .expect("it fits")
@@ -52,7 +55,7 @@ fn memory_is_only_where_tensors_are() {
 #[test]
 fn pages_move_under_pressure_and_always_where_the_least_is_held() {
     let held = |mode, pages| {
-        let (_, elastic) = device(pages, mode);
+        let (_sim, elastic) = device(pages, mode);
         let bases = [segment(&elastic, 4), segment(&elastic, 4)];
         for base in bases {
             assert_eq!(
@@ -70,7 +73,7 @@ fn pages_move_under_pressure_and_always_where_the_least_is_held() {
 
 #[test]
 fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
-    let (_, elastic) = device(8, Mode::Pressure);
+    let (_sim, elastic) = device(8, Mode::Pressure);
     let base = segment(&elastic, 8);
     elastic.born(base, 5 * PAGE, 5 * PAGE, None);
     let refused = Err(Refusal::Driver(Error::OutOfMemory));
@@ -97,7 +100,7 @@ fn without_room_a_page_is_the_hosts_and_goes_back() {
 
 #[test]
 fn pages_of_a_new_allocator_have_memory_until_it_announces() {
-    let (_, elastic) = device(100, Mode::Least);
+    let (_sim, elastic) = device(100, Mode::Least);
     let base = elastic.segment(4 * PAGE, PAGE, false).expect("it fits");
     assert_eq!(elastic.stats().in_use, 4 * PAGE);
     assert!(elastic.born(base, PAGE, PAGE, None).proves);
@@ -139,7 +142,7 @@ fn a_page_goes_back_behind_many_that_were_used_since() {
 
 #[test]
 fn what_is_wrong_is_told_once_and_ends_all_moves() {
-    type Step = fn(&Elastic<Pages>, u64) -> Option<Trouble>;
+    type Step = fn(&Elastic<Probe>, u64) -> Option<Trouble>;
     type Expected = fn(u64) -> Trouble;
     let steps: [(Step, Expected); 6] = [
         (
@@ -171,7 +174,7 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
         ),
     ];
     for (step, trouble) in steps {
-        let (_, elastic) = device(100, Mode::Least);
+        let (_sim, elastic) = device(100, Mode::Least);
         let (base, other) = (segment(&elastic, 4), segment(&elastic, 4));
         elastic.born(base, PAGE, PAGE, None);
         assert_eq!(step(&elastic, base), Some(trouble(base)));
@@ -212,7 +215,7 @@ fn the_end_of_a_context_ends_its_segments() {
 
 #[test]
 fn a_pinned_segment_shows_all_its_memory_and_another_none() {
-    let (_, elastic) = device(100, Mode::Pressure);
+    let (_sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 10);
     elastic.born(base, 512, 512, None);
     assert_eq!(elastic.backing(base), None, "its memory may go");
@@ -246,7 +249,7 @@ fn a_large_tensor_has_large_pieces_which_move_as_one() {
 
 #[test]
 fn memory_is_spare_when_all_pages_of_its_piece_are_empty() {
-    let (_, elastic) = device(40, Mode::Pressure);
+    let (_sim, elastic) = device(40, Mode::Pressure);
     let base = segment(&elastic, 40);
     elastic.born(base, 8 * PAGE, 8 * PAGE, None);
     elastic.died(base, 8 * PAGE, 0, false);
@@ -289,7 +292,7 @@ fn pieces_are_smaller_once_memory_was_not_enough() {
 
 #[test]
 fn the_least_is_what_was_in_use_at_most() {
-    let (_, elastic) = device(100, Mode::Least);
+    let (_sim, elastic) = device(100, Mode::Least);
     let (one, two) = (segment(&elastic, 40), segment(&elastic, 40));
     elastic.born(one, 32 * PAGE, 32 * PAGE, None);
     elastic.died(one, 32 * PAGE, 0, false);
@@ -301,7 +304,7 @@ fn the_least_is_what_was_in_use_at_most() {
 }
 
 /// Two tensors that are never alive together, in segments of their own; how often memory was mapped.
-fn step(sim: &Sim, elastic: &Elastic<Pages>, bases: [u64; 2], is_elsewhere: bool) -> u64 {
+fn step(sim: &Sim, elastic: &Elastic<Probe>, bases: [u64; 2], is_elsewhere: bool) -> u64 {
     let before = sim.calls(0, Call::Map);
     for base in bases {
         assert_eq!(
@@ -338,7 +341,7 @@ fn memory_that_another_stream_used_is_waited_for() {
 
 #[test]
 fn memory_of_the_host_is_the_devices_again_when_that_has_some() {
-    let (_, elastic) = device(2, Mode::Pressure);
+    let (_sim, elastic) = device(2, Mode::Pressure);
     let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
     elastic.born(one, 2 * PAGE, 2 * PAGE, None);
     assert_eq!(elastic.born(two, PAGE, 3 * PAGE, None).on_host, 1);

@@ -1,7 +1,8 @@
 //! What a program does with memory.
 
-use super::machine::{BOTH, Block, Machine, OF_DEVICE};
+use super::machine::{BOTH, Block, HOME, Machine, OF_DEVICE};
 use crate::handles::Stream;
+use crate::policy::Policy;
 use crate::sim::{Clock, Error, Use};
 use crate::types::FreeError;
 
@@ -9,10 +10,10 @@ impl Machine {
     pub fn allocate(&mut self, pool: usize, on: Stream, bytes: u64, writes: bool) -> bool {
         let for_all = matches!(pool, OF_DEVICE | BOTH);
         let pool = if pool == BOTH { 0 } else { pool };
-        let stream = if for_all {
-            Stream::all_of(on.context)
-        } else {
-            on
+        let stream = match (for_all, self.setting.policy) {
+            (false, _) => on,
+            (true, Policy::Vmm) => Stream::all_of(on.context),
+            (true, Policy::Blocks | Policy::Off) => Stream::all_of(HOME.context),
         };
         let grant = match self.pool(pool).allocate(&self.probes[pool], stream, bytes) {
             Ok(grant) => grant,

@@ -18,3 +18,4 @@ mod regressions;
 mod shortage;
 mod thread_cache;
 mod threads;
+mod whole;

@@ -234,7 +234,8 @@ impl Machine {
             if self.setting.fail.is_none() {
                 assert_eq!(stats.moved + stats.aliased, self.sim().moves(number));
                 // What the stream could have waited for is counted elsewhere.
-                assert!(stats.host_waits <= self.sim().calls(number, Call::Wait));
+                let calls = [Call::Wait, Call::Drain].map(|call| self.sim().calls(number, call));
+                assert!(stats.host_waits <= calls.into_iter().sum());
                 if let Some(access) = model.access
                     && self.setting.policy == Policy::Vmm
                 {

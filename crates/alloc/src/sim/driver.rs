@@ -1,10 +1,12 @@
 //! The driver's calls, as the simulated device answers them.
 
+use super::pages::HOST;
 use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::driver::{Driver, Home, PoolId};
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::stream_pool::StreamPool;
+use std::ops::Deref;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -15,6 +17,14 @@ const PATIENCE: Duration = Duration::from_millis(10);
 pub struct World {
     pub sim: Sim,
     pub pools: Vec<StreamPool<Probe>>,
+}
+
+impl Deref for World {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        &self.sim
+    }
 }
 
 /// One pool's way to the device. It looks at all pools in the middle of every call: none may have its
@@ -73,7 +83,7 @@ impl Driver for Probe {
             if !bytes.is_multiple_of(2 << 20) {
                 sim.findings.push(format!("a piece of {bytes} bytes"));
             }
-            if sim.memory.total().saturating_add(bytes) > sim.capacity {
+            if sim.on_device().saturating_add(bytes) > sim.capacity {
                 return Err(Error::OutOfMemory);
             }
             Ok(sim.memory.create(self.number, bytes))
@@ -82,9 +92,35 @@ impl Driver for Probe {
 
     fn destroy(&self, _: i32, handle: u64, bytes: u64) {
         self.with(|sim| {
+            if sim.memory.is_of(handle, HOST) {
+                let taken = "host memory is taken for the device's";
+                sim.findings.push(taken.into());
+            }
             let finding = sim.memory.destroy(handle, bytes);
             sim.find(finding);
         });
+    }
+
+    fn create_on_host(&self, _: i32, bytes: u64) -> Result<u64, Error> {
+        self.with(|sim| {
+            sim.enter(HOST, Call::Create)?;
+            Ok(sim.memory.create(HOST, bytes))
+        })
+    }
+
+    fn destroy_on_host(&self, _: i32, handle: u64, bytes: u64) {
+        self.with(|sim| {
+            if !sim.memory.is_of(handle, HOST) {
+                let taken = "the device's memory is taken for the host's";
+                sim.findings.push(taken.into());
+            }
+            let finding = sim.memory.destroy(handle, bytes);
+            sim.find(finding);
+        });
+    }
+
+    fn room(&self, _: i32) -> u64 {
+        self.with(|sim| sim.capacity.saturating_sub(sim.on_device()))
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), Error> {
@@ -220,7 +256,7 @@ impl Driver for Probe {
             let Some(clock) = sim.time.now(every) else {
                 return Err(Error::Failed);
             };
-            if !sim.enter(self.number, Call::Wait)? && !sim.lies(Call::Drain) {
+            if !sim.enter(self.number, Call::Drain)? {
                 sim.time.finish(&clock);
             }
             sim.prune();
