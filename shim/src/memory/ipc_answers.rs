@@ -3,8 +3,8 @@
 use gpushim_ipc::Room;
 
 use crate::cuda::devices;
+use crate::memory::activity::Active;
 use crate::memory::ipc_server::{self, Answers};
-use crate::memory::shortage::Active;
 use crate::memory::{ipc_export, room};
 
 /// Answers from here on.

@@ -6,6 +6,7 @@
 //! PyTorch's own allocator. `driver` is the driver as the pools see it. What no pool serves goes through
 //! `passthrough`.
 
+pub mod activity;
 pub mod allocator;
 pub mod budget;
 pub mod caches;

@@ -7,50 +7,19 @@
 //! another process gives memory back when it is asked to (`peer_processes.rs`).
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpushim_trace::Class;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
+use crate::memory::activity::Active;
 use crate::memory::{budget, memory_info, peer_processes, room};
 use crate::record::events;
 
-/// Threads that look for memory or give it back.
-static ACTIVE: AtomicUsize = AtomicUsize::new(0);
-/// How often a thread began to look for memory or to give it back.
-static BEGUN: AtomicUsize = AtomicUsize::new(0);
 /// Held by the thread that tries again.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// How often a request is tried again while others come and go.
 const TIMES: u32 = 3;
-
-/// A thread looks for memory or gives it back, until dropped.
-#[must_use]
-pub struct Active {
-    begun: usize,
-    is_first: bool,
-}
-
-impl Active {
-    /// Counts from this call until the value is dropped.
-    pub fn begin() -> Active {
-        let is_first = ACTIVE.fetch_add(1, Ordering::AcqRel) == 0;
-        let begun = BEGUN.fetch_add(1, Ordering::AcqRel) + 1;
-        Active { begun, is_first }
-    }
-
-    /// Whether no other thread has looked for memory or given it back since.
-    fn was_alone(&self) -> bool {
-        self.is_first && BEGUN.load(Ordering::Acquire) == self.begun
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        ACTIVE.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Calls `ask` for this many bytes of a device; calls it again if other threads were moving memory meanwhile, or if other
 /// processes give memory back to the device. Nothing of it is counted against the limit yet.
@@ -95,10 +64,10 @@ pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T,
     }
     let _turn = TURN.lock();
     for _ in 0..TIMES {
-        let before = BEGUN.load(Ordering::Acquire);
+        let before = Active::begun();
         room::make_room_patiently();
         result = ask();
-        let is_quiet = BEGUN.load(Ordering::Acquire) == before;
+        let is_quiet = Active::begun() == before;
         if !matches!(result, Err(OUT_OF_MEMORY)) || is_quiet {
             break;
         }

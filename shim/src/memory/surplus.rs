@@ -7,9 +7,9 @@ use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, device};
+use crate::memory::activity::Active;
 use crate::memory::peer_access;
 use crate::memory::registry::{self, RegisteredPool, all};
-use crate::memory::shortage::Active;
 use crate::record::events;
 
 /// Gives back what a pool must not keep at a synchronisation; memory that captures and graphs hold is given back later.

@@ -7,8 +7,8 @@ use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, ending, preloaded, settings};
+use crate::memory::activity::Active;
 use crate::memory::caches::{self, Cache};
-use crate::memory::shortage::Active;
 use crate::memory::{device_memory, drain, elastic};
 use crate::process::{autopsy, control};
 use crate::record::{events, maintenance, shortages, thread_names};
