@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
-use gpushim_alloc::{Driver, Home, PoolId, Stream, stream_pool};
+use gpushim_alloc::{Driver, Home, PoolId, Stream, pool};
 
 /// The device of a replay.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Default for ReplayDevice {
             limit: None,
             lag: 0,
             reuse: alloc::Reuse::default(),
-            page: stream_pool::Settings::default().page,
+            page: pool::Settings::default().page,
             cache_max: None,
             decay: 10_000_000_000,
         }

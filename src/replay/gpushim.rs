@@ -4,7 +4,7 @@ use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{NoMemory, Simulated};
 use super::device::{ReplayDevice, UNLIMITED};
 use crate::requests::{Op, Request};
-use gpushim_alloc::stream_pool::{Backing, Settings, StreamPool};
+use gpushim_alloc::pool::{Backing, Pool, Settings};
 use gpushim_alloc::{Context, Grant, Home, Policy, Reuse, Stream, TICKS_TO_DECAY};
 
 /// The one context that there is.
@@ -19,9 +19,9 @@ const LARGE: u32 = 50_000;
 pub struct GpushimAllocator {
     device: Simulated,
     /// In pages: of streams, and of `cudaMalloc` under `vmm`.
-    pages: StreamPool<Simulated>,
+    pages: Pool<Simulated>,
     /// Of `cudaMalloc` otherwise.
-    whole: Option<StreamPool<Simulated>>,
+    whole: Option<Pool<Simulated>>,
     /// Bytes that `cudaMalloc` may have cached.
     cache_max: Option<u64>,
     /// Where each block is, by its number; 0: nowhere.
@@ -57,8 +57,8 @@ impl GpushimAllocator {
         };
         GpushimAllocator {
             device: Simulated::new(device.limit.unwrap_or(UNLIMITED), device.lag),
-            pages: StreamPool::new(0, pages),
-            whole: (policy != Policy::Vmm).then(|| StreamPool::new(0, whole)),
+            pages: Pool::new(0, pages),
+            whole: (policy != Policy::Vmm).then(|| Pool::new(0, whole)),
             cache_max: device.cache_max,
             places: vec![0; blocks as usize],
             soon: Vec::new(),
@@ -84,7 +84,7 @@ impl GpushimAllocator {
         self.next = ns.saturating_add(self.tick);
     }
 
-    fn pools(&self) -> impl Iterator<Item = &StreamPool<Simulated>> {
+    fn pools(&self) -> impl Iterator<Item = &Pool<Simulated>> {
         [&self.pages].into_iter().chain(&self.whole)
     }
 
@@ -100,7 +100,7 @@ impl GpushimAllocator {
     }
 
     /// The pool that serves a request.
-    fn pool(&self, request: &Request) -> &StreamPool<Simulated> {
+    fn pool(&self, request: &Request) -> &Pool<Simulated> {
         match &self.whole {
             Some(whole) if request.stream.is_none() => whole,
             _ => &self.pages,
@@ -108,7 +108,7 @@ impl GpushimAllocator {
     }
 
     /// Gives back what `cudaMalloc` has cached beyond its most.
-    fn keep_at_most(&self, pool: &StreamPool<Simulated>) {
+    fn keep_at_most(&self, pool: &Pool<Simulated>) {
         let Some(most) = self.cache_max else { return };
         let stats = pool.stats();
         let cached = match pool.is_pages() {
@@ -194,7 +194,7 @@ impl Allocator for GpushimAllocator {
     }
 
     fn largest_free(&self) -> u64 {
-        let largest = self.pools().map(StreamPool::largest_free);
+        let largest = self.pools().map(Pool::largest_free);
         largest.max().unwrap_or(0)
     }
 

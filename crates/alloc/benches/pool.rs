@@ -4,7 +4,7 @@
 //! over, so that each request needs a fence and an order.
 
 use divan::{Bencher, black_box};
-use gpushim_alloc::stream_pool::{Backing, Settings, StreamPool};
+use gpushim_alloc::pool::{Backing, Pool, Settings};
 use gpushim_alloc::{Context, Driver, Home, PoolId, Stream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -88,7 +88,7 @@ const KINDS: [Kind; 3] = [Kind::Pages, Kind::Whole, Kind::Stream];
 
 struct Bench {
     driver: Free,
-    pool: StreamPool<Free>,
+    pool: Pool<Free>,
     stream: Stream,
 }
 
@@ -117,7 +117,7 @@ impl Bench {
         };
         let bench = Bench {
             driver: Free::default(),
-            pool: StreamPool::new(0, settings),
+            pool: Pool::new(0, settings),
             stream,
         };
         let one = |n: usize| {

@@ -1,6 +1,6 @@
 //! The caching allocator: pools of device memory. It makes no CUDA call itself and can be tested without a GPU.
 //!
-//! - [`stream_pool`] serves both families: a freed block is handed out again to the stream that freed it at once, and to
+//! - [`pool`] serves both families: a freed block is handed out again to the stream that freed it at once, and to
 //!   others after its work. A block of `cudaMalloc` is for all streams of its context. Memory is in pages, or whole
 //!   driver allocations.
 //! - [`elastic`] serves an allocator above us that announces what it hands out: its segments have memory only where they are used.
@@ -10,7 +10,7 @@
 //! with simulations:
 //!
 //! ```
-//! use gpushim_alloc::stream_pool::{Backing, Settings, StreamPool};
+//! use gpushim_alloc::pool::{Backing, Settings, Pool};
 //! use gpushim_alloc::{Context, Driver, Home, PoolId, Source, Stream};
 //! use std::sync::atomic::{AtomicU64, Ordering};
 //!
@@ -46,7 +46,7 @@
 //!
 //! let context = Context(1);
 //! let backing = Backing::Whole(Home { context, born: 0 });
-//! let pool = StreamPool::new(0, Settings { backing, ..Settings::default() });
+//! let pool = Pool::new(0, Settings { backing, ..Settings::default() });
 //! let (driver, stream) = (Idle(AtomicU64::new(1 << 40)), Stream::all_of(context));
 //! let first = pool.allocate(&driver, stream, 1 << 20).expect("there is memory");
 //! assert_eq!(first.source, Source::Grown);
@@ -66,13 +66,13 @@ mod lock;
 mod mutation;
 mod per_thread;
 mod policy;
+pub mod pool;
 mod rules;
 #[cfg(test)]
 mod sim;
 mod size_class;
 mod slab;
 mod stats;
-pub mod stream_pool;
 mod types;
 
 pub use driver::{Driver, Home, PoolId};

@@ -51,7 +51,7 @@ pub(crate) enum Mutation {
     /// Blocks of a queue without an order of its own are handed out on it as if it had one.
     UseForAll,
     /// Blocks freed on no stream in particular are handed out whatever their fence.
-    AtHandForAll,
+    UnmergedForAll,
     /// Blocks of a thread cache are handed out on any stream.
     CacheForAll,
     /// One in two neighbours that could be merged stays apart.
@@ -110,7 +110,7 @@ pub(crate) enum Mutation {
     KeepBlocks,
     // Elastic segments.
     /// A wrong sum of live bytes is not noticed.
-    NoBooks,
+    NoLiveSum,
     /// When the announcements are wrong, pages stay without memory.
     NoRestore,
     /// An emptied page gives its memory away whatever its work.
@@ -126,7 +126,7 @@ pub(crate) enum Mutation {
     /// A page is empty when the first of its tensors dies.
     SpareShared,
     /// What is born under a capture moves later.
-    NoPinOfBirths,
+    NoPinOfNew,
     /// What lives under a capture moves later.
     NoPinOfLives,
     /// What others may reach moves.

@@ -60,8 +60,8 @@ pub(crate) fn may_use_cached(this_stream: bool) -> bool {
 
 /// Whether a block at hand of a queue without an order of its own may be handed out: its work is over.
 #[inline(always)]
-pub(crate) fn may_use_at_hand(is_usable: bool) -> bool {
-    yes_if(is_usable, Mutation::AtHandForAll)
+pub(crate) fn may_use_unmerged(is_usable: bool) -> bool {
+    yes_if(is_usable, Mutation::UnmergedForAll)
 }
 
 /// Whether a block may be merged with a neighbour: no later request has to wait longer for that.
@@ -233,7 +233,7 @@ pub(crate) fn after_graph(all: (u32, u64), own: (u32, u64)) -> (u32, u64) {
 /// Whether the allocator above must tell the sum of live bytes that its announcements give.
 #[inline(always)]
 pub(crate) fn must_agree() -> bool {
-    !planted(Mutation::NoBooks)
+    !planted(Mutation::NoLiveSum)
 }
 
 /// Whether all pages get memory again when the announcements turn out to be wrong.
@@ -283,8 +283,8 @@ pub(crate) fn without_one(tensors: u32) -> u32 {
 
 /// Whether the segment of a tensor stays as it is: it was born while a stream `is_capturing`.
 #[inline(always)]
-pub(crate) fn pins_births(is_capturing: bool) -> bool {
-    no_unless(is_capturing, Mutation::NoPinOfBirths)
+pub(crate) fn pins_new_tensors(is_capturing: bool) -> bool {
+    no_unless(is_capturing, Mutation::NoPinOfNew)
 }
 
 /// Whether a page keeps its memory: it `is_live` while a stream captures.

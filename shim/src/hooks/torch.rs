@@ -162,8 +162,8 @@ fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice, stream: u8) 
     let stream = Some(stream).filter(|stream| *stream != UNKNOWN);
     match size {
         0 => {}
-        ..0 => elastic::died(device, address, bytes, allocated, has_recorded),
-        _ => elastic::born(device, address, bytes, allocated, stream),
+        ..0 => elastic::freed(device, address, bytes, allocated, has_recorded),
+        _ => elastic::allocated(device, address, bytes, allocated, stream),
     }
 }
 

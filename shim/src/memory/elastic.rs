@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use gpushim_alloc::elastic::{Born, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Trouble};
+use gpushim_alloc::elastic::{
+    Allocation, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Trouble,
+};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 use gpushim_trace::Numbers;
@@ -205,12 +207,12 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
 
 /// PyTorch announces a tensor on a device, by the sum of live bytes with it, and the number of its stream, if that is known.
 #[inline]
-pub fn born(device: i32, address: u64, bytes: u64, total: u64, stream: Option<u8>) {
+pub fn allocated(device: i32, address: u64, bytes: u64, total: u64, stream: Option<u8>) {
     if let Some(pool) = at(device).filter(|_| any()) {
         let _uncancelled = Uncancelled::new();
-        let born = pool.born(address, bytes, total, stream);
-        if born != Born::default() {
-            unusual(pool, address, born);
+        let allocation = pool.allocated(address, bytes, total, stream);
+        if allocation != Allocation::default() {
+            unusual(pool, address, allocation);
         }
     }
 }
@@ -218,18 +220,18 @@ pub fn born(device: i32, address: u64, bytes: u64, total: u64, stream: Option<u8
 /// PyTorch announces the end of a tensor on a device, by the sum of live bytes without it. `is_elsewhere`: work of other
 /// streams may use it.
 #[inline]
-pub fn died(device: i32, address: u64, bytes: u64, total: u64, is_elsewhere: bool) {
+pub fn freed(device: i32, address: u64, bytes: u64, total: u64, is_elsewhere: bool) {
     if let Some(pool) = at(device).filter(|_| any()) {
         let _uncancelled = Uncancelled::new();
-        if let Some(trouble) = pool.died(address, bytes, total, is_elsewhere) {
+        if let Some(trouble) = pool.freed(address, bytes, total, is_elsewhere) {
             tell(pool, trouble);
         }
     }
 }
 
 #[cold]
-fn unusual(pool: &OfDevice, address: u64, born: Born) {
-    if born.proves {
+fn unusual(pool: &OfDevice, address: u64, allocation: Allocation) {
+    if allocation.proves {
         let trial = TRIALS.lock().ok().and_then(|mut trials| {
             let at = trials.iter().position(|(base, _)| *base == address)?;
             Some(trials.swap_remove(at).1)
@@ -238,18 +240,18 @@ fn unusual(pool: &OfDevice, address: u64, born: Born) {
             elastic_sites::has_announced(caller as *const c_void);
         }
     }
-    if let Some(trouble) = born.trouble {
+    if let Some(trouble) = allocation.trouble {
         tell(pool, trouble);
     }
     let device = pool.pages().device;
     let bit = 1 << (device.unsigned_abs() % 64);
-    if born.on_host > 0 && SAID_HOST.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+    if allocation.on_host > 0 && SAID_HOST.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
         note(
             device,
             "the device has no memory for a tensor, which gets the host's instead; that is slow",
         );
     }
-    if born.missing > 0 {
+    if allocation.missing > 0 {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             note(

@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex};
 
 use cudarc::driver::sys;
 use gpushim_alloc::elastic::Handle;
-use gpushim_alloc::stream_pool::LiveBlock;
+use gpushim_alloc::pool::LiveBlock;
 use gpushim_ipc::{BATCH, Block, Exports, Piece, Refused, Reply, Request, Token};
 
 use crate::base::thread::{self, Uncancelled};

@@ -2,7 +2,7 @@
 
 use gpushim_alloc::Context;
 use gpushim_alloc::elastic::Found;
-use gpushim_alloc::stream_pool::LiveBlock;
+use gpushim_alloc::pool::LiveBlock;
 
 use crate::memory::ipc_import::{self, Opened};
 use crate::memory::registry::{self, RegisteredPool};

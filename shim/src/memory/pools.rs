@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gpushim_alloc::Context;
-use gpushim_alloc::stream_pool::Settings;
+use gpushim_alloc::pool::Settings;
 
 use crate::base::{settings, thread};
 use crate::cuda::functions::real;

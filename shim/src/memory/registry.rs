@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use gpushim_alloc::stream_pool::{Settings, StreamPool};
+use gpushim_alloc::pool::{Pool, Settings};
 use gpushim_alloc::{Context, Stream};
 use gpushim_trace::Numbers;
 
@@ -80,7 +80,7 @@ pub struct RegisteredPool {
     /// Set when a synchronisation did not give back what it would have without captures and graphs.
     pub(super) owes: AtomicBool,
     /// Our pool.
-    pub pool: StreamPool<Cuda>,
+    pub pool: Pool<Cuda>,
     /// Where the trace has its blocks.
     pub numbers: Numbers,
 }
@@ -317,7 +317,7 @@ pub fn add(
         serves_all: AtomicBool::new(false),
         access: Mutex::default(),
         owes: AtomicBool::new(false),
-        pool: StreamPool::new(device, settings),
+        pool: Pool::new(device, settings),
         numbers: Numbers::new(),
     }));
     // What captures now may use this pool, too.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gpushim_alloc::stream_pool::Mark;
+use gpushim_alloc::pool::Mark;
 use gpushim_alloc::{Context, Stream};
 
 use crate::cuda::types::SUCCESS;

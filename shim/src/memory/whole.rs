@@ -1,6 +1,6 @@
 //! The memory of `cudaMalloc` in driver allocations: a pool for each context.
 
-use gpushim_alloc::stream_pool::{Backing, Settings};
+use gpushim_alloc::pool::{Backing, Settings};
 use gpushim_alloc::{Context, Home, gate};
 
 use crate::base::thread;

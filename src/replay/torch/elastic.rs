@@ -60,7 +60,7 @@ impl Elastic {
     }
 
     /// PyTorch has handed out a block.
-    fn born(&mut self, block: u32, stream: Option<u64>) -> Result<(), OutOfMemory> {
+    fn allocated(&mut self, block: u32, stream: Option<u64>) -> Result<(), OutOfMemory> {
         let Some((address, bytes)) = self.torch.place(block) else {
             return Ok(());
         };
@@ -70,9 +70,9 @@ impl Elastic {
         let stream = stream.map(|stream| self.number(stream));
         self.total += bytes;
         self.live.insert(block, (address, bytes));
-        let born = self.memory.born(address, bytes, self.total, stream);
-        if born.missing > 0 {
-            self.died(block);
+        let allocation = self.memory.allocated(address, bytes, self.total, stream);
+        if allocation.missing > 0 {
+            self.freed(block);
             return Err(OutOfMemory);
         }
         if self.torch.rules().is_of_own_pool(block) {
@@ -98,11 +98,11 @@ impl Elastic {
     }
 
     /// PyTorch announces the end of a block.
-    fn died(&mut self, block: u32) {
+    fn freed(&mut self, block: u32) {
         if let Some((address, bytes)) = self.live.remove(&block) {
             self.total -= bytes;
             let is_elsewhere = self.torch.is_late(block);
-            self.memory.died(address, bytes, self.total, is_elsewhere);
+            self.memory.freed(address, bytes, self.total, is_elsewhere);
         }
     }
 
@@ -125,16 +125,16 @@ impl Allocator for Elastic {
         self.memory.pages().driver.advance();
         self.torch.allocate(request)?;
         self.follow();
-        let born = self.born(request.block, request.stream);
-        if born.is_err() {
+        let allocation = self.allocated(request.block, request.stream);
+        if allocation.is_err() {
             self.torch.release(request.block);
         }
-        born
+        allocation
     }
 
     fn free(&mut self, request: &Request) {
         self.memory.pages().driver.advance();
-        self.died(request.block);
+        self.freed(request.block);
         self.torch.free(request);
     }
 
@@ -156,10 +156,10 @@ impl Allocator for Elastic {
         // What there was is not refused.
         self.memory.pages().driver.set_capacity(UNLIMITED);
         for block in given.blocks.iter().chain(&given.waiting) {
-            let _ = self.born(block.block, block.stream);
+            let _ = self.allocated(block.block, block.stream);
         }
         for block in &given.waiting {
-            self.died(block.block);
+            self.freed(block.block);
         }
         self.memory.pages().driver.set_capacity(self.capacity);
         true

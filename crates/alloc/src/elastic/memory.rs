@@ -139,7 +139,7 @@ impl Memories {
         list(&mut self.spare, &mut self.spare_of_host, handle).push(&mut self.all, (), id);
     }
 
-    /// What a piece has becomes spare, left when its last tensor died.
+    /// Memory of a piece becomes spare. Its last tensor was freed when it was left.
     pub fn release_from(&mut self, piece: &mut Piece) {
         piece.owns_memory = false;
         self.release(piece.memory, piece.left, piece.stream);

@@ -1,7 +1,7 @@
 //! Elastic segments: the segments of an allocator above us are ranges of addresses, and there is memory only where a tensor
 //! of that allocator is.
 //!
-//! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor's birth before
+//! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It announces each tensor before
 //! anybody can use the tensor, and its death. So it is known, page by page, how many tensors are on it. Memory comes in pieces
 //! of one, two or four pages: the larger the tensor, the larger its pieces. A piece without a tensor is *idle*. Its memory becomes
 //! *spare*, at once or as soon as a request lacks memory (`idle.rs`). Another piece may have spare memory, and it is then mapped at
@@ -17,11 +17,11 @@
 //! Unlike the pools, [`Elastic`] calls the driver with its lock held. The allocator above holds a lock of its own
 //! over each announcement and each request of a segment, so no thread waits that would not wait natively.
 
-mod books;
 mod claims;
 mod fences;
 mod held;
 mod idle;
+mod live_sum;
 mod memory;
 mod open;
 mod pages;
@@ -38,4 +38,4 @@ mod wanted;
 
 pub use pages::{Handle, PAGE, Pages};
 pub use pool::Elastic;
-pub use types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+pub use types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};

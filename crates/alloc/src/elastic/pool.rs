@@ -10,7 +10,7 @@ use super::open::OpenCaptures;
 use super::pages::{Handle, PAGE, Pages};
 use super::segment::Segment;
 use super::state::State;
-use super::types::{Born, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+use super::types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
 use super::wanted::Wanted;
 use crate::driver::Driver;
 use crate::handles::Context;
@@ -140,14 +140,20 @@ impl<D: Driver> Elastic<D> {
     /// The allocator above hands a tensor out next: its pages have memory from here on. `total`: the bytes of all
     /// live tensors of the device with this one, as the allocator counts them. `stream`: a number of the stream that the
     /// tensor is for, that is, which orders all its work until its end, if it is known.
-    pub fn born(&self, address: u64, bytes: u64, total: u64, stream: Option<u8>) -> Born {
+    pub fn allocated(
+        &self,
+        address: u64,
+        bytes: u64,
+        total: u64,
+        stream: Option<u8>,
+    ) -> Allocation {
         let mut state = self.state.lock();
-        state.born(&self.pages, address, bytes, total, stream)
+        state.allocated(&self.pages, address, bytes, total, stream)
     }
 
     /// The allocator above took a tensor back. `total`: the bytes of those that are left. `is_elsewhere`: work of other
     /// streams may use it, and is not ordered before later work of its own. Returns what is wrong, once.
-    pub fn died(
+    pub fn freed(
         &self,
         address: u64,
         bytes: u64,
@@ -155,7 +161,7 @@ impl<D: Driver> Elastic<D> {
         is_elsewhere: bool,
     ) -> Option<Trouble> {
         let mut state = self.state.lock();
-        state.died(&self.pages, address, bytes, total, is_elsewhere)
+        state.freed(&self.pages, address, bytes, total, is_elsewhere)
     }
 
     /// Others may reach an address without a tensor there: all of its segment has memory from here on, which stays. False if

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::books::Books;
 use super::fences::Fences;
+use super::live_sum::LiveSum;
 use super::memory::{Memories, Memory};
 use super::open::OpenCaptures;
 use super::pages::{Handle, PAGE, Pages};
 use super::piece::{self, Piece};
 use super::segment::Segment;
 use super::segments::Segments;
-use super::types::{Born, Found, Mode, Stats, Trouble};
+use super::types::{Allocation, Found, Mode, Stats, Trouble};
 use super::wanted::Wanted;
 use crate::driver::Driver;
 use crate::rules;
@@ -32,7 +32,7 @@ pub(super) struct State<E> {
     pub segments: Segments,
     pub memories: Memories,
     pub fences: Fences<E>,
-    pub books: Books,
+    pub live_sum: LiveSum,
     pub captures: Arc<OpenCaptures>,
     /// Other devices that may use the memory.
     pub others: Vec<i32>,
@@ -45,7 +45,7 @@ pub(super) struct State<E> {
     pub eager: u32,
     /// The announcements were wrong: no memory becomes spare.
     pub is_off: bool,
-    /// A piece keeps its memory when its last tensor dies, until a request lacks memory (`idle.rs`).
+    /// A piece keeps its memory when its last tensor is freed, until a request lacks memory (`idle.rs`).
     pub keeps_idle: bool,
     /// Counts how often the last tensor left a piece.
     pub clock: u64,
@@ -63,7 +63,7 @@ impl<E: Copy> State<E> {
             segments: Segments::default(),
             memories: Memories::new(),
             fences: Fences::default(),
-            books: Books::default(),
+            live_sum: LiveSum::default(),
             captures,
             others: Vec::new(),
             largest: piece::SIZES - 1,
@@ -118,20 +118,20 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A tensor was born for a stream, if it is known.
-    pub fn born<D: Driver<Event = E>>(
+    /// Gives a tensor memory that was allocated for a stream, if it is known.
+    pub fn allocated<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
         address: u64,
         bytes: u64,
         total: u64,
         stream: Option<u8>,
-    ) -> Born {
-        let mut born = Born::default();
-        let trouble = self.books.born(bytes, total);
-        let trouble = trouble.or(self.enter(address, bytes, &mut born));
+    ) -> Allocation {
+        let mut allocation = Allocation::default();
+        let trouble = self.live_sum.allocated(bytes, total);
+        let trouble = trouble.or(self.enter(address, bytes, &mut allocation));
         if let Some(trouble) = trouble.filter(|_| !self.is_off) {
-            born.trouble = Some(trouble);
+            allocation.trouble = Some(trouble);
             self.switch_off(driver);
         }
         if let Some(segment) = self.segments.around(address) {
@@ -152,14 +152,14 @@ impl<E: Copy> State<E> {
             {
                 segment.is_incomplete = true;
             }
-            (born.on_host, born.missing) = (backed.on_host, backed.missing);
+            (allocation.on_host, allocation.missing) = (backed.on_host, backed.missing);
         }
         self.tidy(driver);
-        born
+        allocation
     }
 
     /// Notes a tensor.
-    fn enter(&mut self, address: u64, bytes: u64, born: &mut Born) -> Option<Trouble> {
+    fn enter(&mut self, address: u64, bytes: u64, allocation: &mut Allocation) -> Option<Trouble> {
         let is_capturing = self.is_capturing();
         let Some(segment) = self.segments.around_mut(address) else {
             let reaches = self.segments.reach(address, bytes);
@@ -173,20 +173,20 @@ impl<E: Copy> State<E> {
             .then_some(Trouble::Overlaps(address));
         segment.tensors.insert(address, bytes);
         // Each launch of the captured graph uses this memory again, without an announcement.
-        if rules::pins_births(is_capturing) {
+        if rules::pins_new_tensors(is_capturing) {
             segment.is_pinned = true;
         }
         if segment.is_unproven && segment.base == address {
             segment.is_unproven = false;
-            born.proves = true;
+            allocation.proves = true;
             let base = segment.base;
             self.empty(base);
         }
         trouble
     }
 
-    /// A tensor died. `is_elsewhere`: work of other streams may use it.
-    pub fn died<D: Driver<Event = E>>(
+    /// A tensor was freed. `is_elsewhere`: work of other streams may use it.
+    pub fn freed<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
         address: u64,
@@ -194,7 +194,7 @@ impl<E: Copy> State<E> {
         total: u64,
         is_elsewhere: bool,
     ) -> Option<Trouble> {
-        let trouble = self.books.died(bytes, total);
+        let trouble = self.live_sum.freed(bytes, total);
         let trouble = trouble
             .or(self.leave(address, bytes, is_elsewhere))
             .filter(|_| !self.is_off);

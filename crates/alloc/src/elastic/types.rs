@@ -22,11 +22,11 @@ pub enum Trouble {
         /// Bytes that were announced.
         theirs: u64,
     },
-    /// A tensor died that was not born.
+    /// A tensor was freed that was not allocated.
     Unborn(u64),
-    /// A tensor died with another size than it was born with.
+    /// A tensor was freed with another size than it was allocated with.
     Resized(u64),
-    /// A tensor was born where one lives.
+    /// A tensor was allocated where one is live.
     Overlaps(u64),
     /// A tensor lies in a segment in part only.
     Straddles(u64),
@@ -59,10 +59,10 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What came of a birth.
+/// The memory of a tensor that was just allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Born {
-    /// The segment was new and not trusted yet; this birth shows that its allocator announces its tensors.
+pub struct Allocation {
+    /// The segment was new and not trusted yet; this tensor shows that its allocator announces its tensors.
     pub proves: bool,
     /// Pages that got memory of the host, because the device had none.
     pub on_host: u32,

@@ -5,7 +5,7 @@ use super::{Call, Clock, Error, Event, Inner, Sim};
 use crate::driver::{Driver, Home, PoolId};
 use crate::handles::Context;
 use crate::handles::Stream;
-use crate::stream_pool::StreamPool;
+use crate::pool::Pool;
 use std::ops::Deref;
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// Pools that share a device.
 pub struct World {
     pub sim: Sim,
-    pub pools: Vec<StreamPool<Probe>>,
+    pub pools: Vec<Pool<Probe>>,
 }
 
 impl Deref for World {

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use cudarc::driver::sys;
-use gpushim_alloc::stream_pool::Settings;
+use gpushim_alloc::pool::Settings;
 
 use crate::base::thread;
 use crate::cuda::functions::real;

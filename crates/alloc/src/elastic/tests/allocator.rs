@@ -1,7 +1,7 @@
 //! The allocator above: best fit in segments of its own, for each stream and each graph, as PyTorch does it.
 
 use super::machine::Device;
-use crate::elastic::Born;
+use crate::elastic::Allocation;
 use crate::sim::Clock;
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ pub struct Handed {
     pub address: u64,
     pub bytes: u64,
     /// `None`: it was not announced.
-    pub born: Option<Born>,
+    pub born: Option<Allocation>,
     /// Its segment is new.
     pub is_first: bool,
 }
@@ -135,7 +135,7 @@ impl Allocator {
         let born = (!is_silent).then(|| {
             let error = std::mem::take(&mut self.error);
             let total = self.total + error;
-            let born = device.elastic.born(address, bytes, total, stream);
+            let born = device.elastic.allocated(address, bytes, total, stream);
             self.is_trusted |= born.proves;
             born
         });
@@ -163,7 +163,7 @@ impl Allocator {
         self.total -= bytes;
         let error = std::mem::take(&mut self.error);
         let total = self.total + error;
-        device.elastic.died(address, bytes, total, is_elsewhere);
+        device.elastic.freed(address, bytes, total, is_elsewhere);
     }
 
     fn process(&mut self, device: &Device) {

@@ -31,7 +31,7 @@ fn until(mistake: Mistake) -> Option<(usize, String)> {
 }
 
 const RULES: [Mutation; 17] = [
-    Mutation::NoBooks,
+    Mutation::NoLiveSum,
     Mutation::NoRestore,
     Mutation::NoPageFence,
     Mutation::HaveOthers,
@@ -39,7 +39,7 @@ const RULES: [Mutation; 17] = [
     Mutation::ForgetOtherStreams,
     Mutation::UnmapPlaceEarly,
     Mutation::SpareShared,
-    Mutation::NoPinOfBirths,
+    Mutation::NoPinOfNew,
     Mutation::NoPinOfLives,
     Mutation::NoPinOfExports,
     Mutation::TrustUnproven,

@@ -1,6 +1,6 @@
 //! Single steps.
 
-use crate::elastic::{Born, Elastic, Mode, PAGE, Refusal, Trouble};
+use crate::elastic::{Allocation, Elastic, Mode, PAGE, Refusal, Trouble};
 use crate::handles::{Context, Stream};
 use crate::sim::{Call, Error, Probe, Sim, World};
 use std::sync::Arc;
@@ -39,15 +39,15 @@ fn memory_is_only_where_tensors_are() {
     let (sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 10);
     assert_eq!(elastic.stats().held, 0);
-    let born = elastic.born(base + PAGE - 512, 1024, 1024, None);
-    assert_eq!(born, Born::default());
+    let born = elastic.allocated(base + PAGE - 512, 1024, 1024, None);
+    assert_eq!(born, Allocation::default());
     assert_eq!(elastic.stats().held, 2 * PAGE);
     assert_eq!(
         sim.calls(0, Call::Allow),
         1,
         "neighbours are enabled together"
     );
-    assert_eq!(elastic.died(base + PAGE - 512, 1024, 0, false), None);
+    assert_eq!(elastic.freed(base + PAGE - 512, 1024, 0, false), None);
     let stats = elastic.stats();
     assert_eq!((stats.held, stats.spare), (2 * PAGE, 2 * PAGE));
 }
@@ -59,10 +59,10 @@ fn pages_move_under_pressure_and_always_where_the_least_is_held() {
         let bases = [segment(&elastic, 4), segment(&elastic, 4)];
         for base in bases {
             assert_eq!(
-                elastic.born(base, 4 * PAGE, 4 * PAGE, None),
-                Born::default()
+                elastic.allocated(base, 4 * PAGE, 4 * PAGE, None),
+                Allocation::default()
             );
-            assert_eq!(elastic.died(base, 4 * PAGE, 0, false), None);
+            assert_eq!(elastic.freed(base, 4 * PAGE, 0, false), None);
         }
         (elastic.stats().held / PAGE, elastic.stats().moves)
     };
@@ -75,13 +75,13 @@ fn pages_move_under_pressure_and_always_where_the_least_is_held() {
 fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
     let (_sim, elastic) = device(8, Mode::Pressure);
     let base = segment(&elastic, 8);
-    elastic.born(base, 5 * PAGE, 5 * PAGE, None);
+    elastic.allocated(base, 5 * PAGE, 5 * PAGE, None);
     let refused = Err(Refusal::Driver(Error::OutOfMemory));
     assert_eq!(elastic.segment(4 * PAGE, 4 * PAGE, true), refused);
     let base_of_less = elastic.segment(4 * PAGE, 2 * PAGE, true);
     elastic.free_segment(base_of_less.expect("its first tensor fits"), |_| ());
     segment(&elastic, 3);
-    elastic.died(base, 5 * PAGE, 0, false);
+    elastic.freed(base, 5 * PAGE, 0, false);
     segment(&elastic, 8);
 }
 
@@ -89,11 +89,11 @@ fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
 fn without_room_a_page_is_the_hosts_and_goes_back() {
     let (sim, elastic) = device(2, Mode::Pressure);
     let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
-    elastic.born(one, 2 * PAGE, 2 * PAGE, None);
-    let born = elastic.born(two, PAGE, 3 * PAGE, None);
+    elastic.allocated(one, 2 * PAGE, 2 * PAGE, None);
+    let born = elastic.allocated(two, PAGE, 3 * PAGE, None);
     assert_eq!((born.on_host, born.missing), (1, 0));
-    elastic.died(two, PAGE, 2 * PAGE, false);
-    elastic.died(one, 2 * PAGE, 0, false);
+    elastic.freed(two, PAGE, 2 * PAGE, false);
+    elastic.freed(one, 2 * PAGE, 0, false);
     assert_eq!(elastic.give_back(u64::MAX, true, Duration::ZERO), 2 * PAGE);
     assert_eq!(sim.in_pages(), (0, 0));
 }
@@ -103,7 +103,7 @@ fn pages_of_a_new_allocator_have_memory_until_it_announces() {
     let (_sim, elastic) = device(100, Mode::Least);
     let base = elastic.segment(4 * PAGE, PAGE, false).expect("it fits");
     assert_eq!(elastic.stats().in_use, 4 * PAGE);
-    assert!(elastic.born(base, PAGE, PAGE, None).proves);
+    assert!(elastic.allocated(base, PAGE, PAGE, None).proves);
     let stats = elastic.stats();
     assert_eq!((stats.in_use, stats.spare), (PAGE, 3 * PAGE));
 }
@@ -112,12 +112,12 @@ fn pages_of_a_new_allocator_have_memory_until_it_announces() {
 fn memory_that_stays_spare_goes_back_in_time() {
     let (sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 60);
-    elastic.born(base, 50 * PAGE, 50 * PAGE, None);
-    elastic.died(base, 50 * PAGE, 0, false);
+    elastic.allocated(base, 50 * PAGE, 50 * PAGE, None);
+    elastic.freed(base, 50 * PAGE, 0, false);
     let given: Vec<u64> = (0..3).map(|_| elastic.decay()).collect();
     assert_eq!(given, [0; 3]);
-    elastic.born(base, PAGE, PAGE, None);
-    elastic.died(base, PAGE, 0, false);
+    elastic.allocated(base, PAGE, PAGE, None);
+    elastic.freed(base, PAGE, 0, false);
     let given: Vec<u64> = (0..6).map(|_| elastic.decay() / PAGE).collect();
     assert_eq!(given, [0, 46, 0, 0, 4, 0], "the first piece was used since");
     assert_eq!(sim.in_pages(), (0, 0));
@@ -128,13 +128,13 @@ fn a_page_goes_back_behind_many_that_were_used_since() {
     let (sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 60);
     for page in (0..60).rev() {
-        elastic.born(base + page * PAGE, PAGE, PAGE, None);
-        elastic.died(base + page * PAGE, PAGE, 0, false);
+        elastic.allocated(base + page * PAGE, PAGE, PAGE, None);
+        elastic.freed(base + page * PAGE, PAGE, 0, false);
     }
     let given: Vec<u64> = (0..2).map(|_| elastic.decay()).collect();
     assert_eq!(given, [0; 2]);
     // All but the page that was emptied last.
-    elastic.born(base + PAGE, 59 * PAGE, 59 * PAGE, None);
+    elastic.allocated(base + PAGE, 59 * PAGE, 59 * PAGE, None);
     let given: Vec<u64> = (0..3).map(|_| elastic.decay() / PAGE).collect();
     assert_eq!(given.iter().sum::<u64>(), 1, "{given:?}");
     assert_eq!(sim.in_pages(), (59 * PAGE, 0));
@@ -146,26 +146,29 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
     type Expected = fn(u64) -> Trouble;
     let steps: [(Step, Expected); 6] = [
         (
-            |e, base| e.born(base + PAGE, PAGE, 3 * PAGE, None).trouble,
+            |e, base| e.allocated(base + PAGE, PAGE, 3 * PAGE, None).trouble,
             |_| Trouble::Sum {
                 ours: 2 * PAGE,
                 theirs: 3 * PAGE,
             },
         ),
         (
-            |e, base| e.died(base + PAGE, PAGE, 0, false),
+            |e, base| e.freed(base + PAGE, PAGE, 0, false),
             |base| Trouble::Unborn(base + PAGE),
         ),
         (
-            |e, base| e.died(base, PAGE / 2, PAGE / 2, false),
+            |e, base| e.freed(base, PAGE / 2, PAGE / 2, false),
             Trouble::Resized,
         ),
         (
-            |e, base| e.born(base + 512, 512, PAGE + 512, None).trouble,
+            |e, base| e.allocated(base + 512, 512, PAGE + 512, None).trouble,
             |base| Trouble::Overlaps(base + 512),
         ),
         (
-            |e, base| e.born(base + 3 * PAGE, 2 * PAGE, 3 * PAGE, None).trouble,
+            |e, base| {
+                e.allocated(base + 3 * PAGE, 2 * PAGE, 3 * PAGE, None)
+                    .trouble
+            },
             |base| Trouble::Straddles(base + 3 * PAGE),
         ),
         (
@@ -176,7 +179,7 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
     for (step, trouble) in steps {
         let (_sim, elastic) = device(100, Mode::Least);
         let (base, other) = (segment(&elastic, 4), segment(&elastic, 4));
-        elastic.born(base, PAGE, PAGE, None);
+        elastic.allocated(base, PAGE, PAGE, None);
         assert_eq!(step(&elastic, base), Some(trouble(base)));
         assert_eq!(step(&elastic, base), None, "said before");
         assert_eq!(elastic.segment(PAGE, PAGE, true), Err(Refusal::Off));
@@ -192,9 +195,9 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
 fn other_devices_may_use_what_is_there_and_what_comes() {
     let (sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 4);
-    elastic.born(base, PAGE, PAGE, None);
+    elastic.allocated(base, PAGE, PAGE, None);
     elastic.set_access(vec![1]).expect("no call fails");
-    elastic.born(base + PAGE, PAGE, 2 * PAGE, None);
+    elastic.allocated(base + PAGE, PAGE, 2 * PAGE, None);
     assert!(sim.is_accessible(0, 0b11));
     elastic.set_access(Vec::new()).expect("no call fails");
     assert!(sim.is_accessible(0, 0b1));
@@ -204,7 +207,7 @@ fn other_devices_may_use_what_is_there_and_what_comes() {
 fn the_end_of_a_context_ends_its_segments() {
     let (sim, elastic) = device(100, Mode::Least);
     let base = segment(&elastic, 4);
-    elastic.born(base, 4 * PAGE, 4 * PAGE, None);
+    elastic.allocated(base, 4 * PAGE, 4 * PAGE, None);
     sim.returned(base);
     let mut ended = Vec::new();
     elastic.end(|at, bytes| ended.push((at, bytes)));
@@ -217,7 +220,7 @@ fn the_end_of_a_context_ends_its_segments() {
 fn a_pinned_segment_shows_all_its_memory_and_another_none() {
     let (_sim, elastic) = device(100, Mode::Pressure);
     let base = segment(&elastic, 10);
-    elastic.born(base, 512, 512, None);
+    elastic.allocated(base, 512, 512, None);
     assert_eq!(elastic.backing(base), None, "its memory may go");
     assert!(elastic.pin(base + PAGE));
     let (found, pages) = elastic.backing(base + 3 * PAGE).expect("it is pinned");
@@ -238,10 +241,10 @@ fn pieces(sim: &Sim, address: u64, pages: u64) -> Vec<u64> {
 fn a_large_tensor_has_large_pieces_which_move_as_one() {
     let (sim, elastic) = device(20, Mode::Pressure);
     let (one, two) = (segment(&elastic, 20), segment(&elastic, 20));
-    elastic.born(one, 19 * PAGE, 19 * PAGE, None);
+    elastic.allocated(one, 19 * PAGE, 19 * PAGE, None);
     assert_eq!(pieces(&sim, one, 19), [4, 4, 4, 4, 2, 1]);
-    elastic.died(one, 19 * PAGE, 0, false);
-    elastic.born(two, 19 * PAGE, 19 * PAGE, None);
+    elastic.freed(one, 19 * PAGE, 0, false);
+    elastic.allocated(two, 19 * PAGE, 19 * PAGE, None);
     assert_eq!(pieces(&sim, two, 19), [4, 4, 4, 4, 2, 1]);
     let stats = elastic.stats();
     assert_eq!((stats.moves, stats.held), (6, 19 * PAGE));
@@ -251,12 +254,12 @@ fn a_large_tensor_has_large_pieces_which_move_as_one() {
 fn memory_is_spare_when_all_pages_of_its_piece_are_empty() {
     let (_sim, elastic) = device(40, Mode::Pressure);
     let base = segment(&elastic, 40);
-    elastic.born(base, 8 * PAGE, 8 * PAGE, None);
-    elastic.died(base, 8 * PAGE, 0, false);
-    elastic.born(base + PAGE, 512, 512, None);
+    elastic.allocated(base, 8 * PAGE, 8 * PAGE, None);
+    elastic.freed(base, 8 * PAGE, 0, false);
+    elastic.allocated(base + PAGE, 512, 512, None);
     let stats = elastic.stats();
     assert_eq!((stats.in_use, stats.spare), (2 * PAGE, 6 * PAGE));
-    elastic.died(base + PAGE, 512, 0, false);
+    elastic.freed(base + PAGE, 512, 0, false);
     assert_eq!(elastic.stats().spare, 8 * PAGE);
 }
 
@@ -265,15 +268,15 @@ fn small_pieces_become_one_for_a_large_tensor_and_a_large_one_several() {
     let (sim, elastic) = device(16, Mode::Pressure);
     let (one, two) = (segment(&elastic, 16), segment(&elastic, 16));
     for page in 0..16 {
-        elastic.born(one + page * PAGE, PAGE, (page + 1) * PAGE, None);
+        elastic.allocated(one + page * PAGE, PAGE, (page + 1) * PAGE, None);
     }
     for page in 0..16 {
-        elastic.died(one + page * PAGE, PAGE, (15 - page) * PAGE, false);
+        elastic.freed(one + page * PAGE, PAGE, (15 - page) * PAGE, false);
     }
-    elastic.born(two, 16 * PAGE, 16 * PAGE, None);
+    elastic.allocated(two, 16 * PAGE, 16 * PAGE, None);
     assert_eq!(pieces(&sim, two, 16), [4; 4]);
-    elastic.died(two, 16 * PAGE, 0, false);
-    elastic.born(one + PAGE, 3 * PAGE, 3 * PAGE, None);
+    elastic.freed(two, 16 * PAGE, 0, false);
+    elastic.allocated(one + PAGE, 3 * PAGE, 3 * PAGE, None);
     assert_eq!(pieces(&sim, one + PAGE, 3), [1; 3]);
 }
 
@@ -281,12 +284,15 @@ fn small_pieces_become_one_for_a_large_tensor_and_a_large_one_several() {
 fn pieces_are_smaller_once_memory_was_not_enough() {
     let (sim, elastic) = device(32, Mode::Pressure);
     let (one, two) = (segment(&elastic, 32), segment(&elastic, 32));
-    elastic.born(one, 32 * PAGE, 32 * PAGE, None);
+    elastic.allocated(one, 32 * PAGE, 32 * PAGE, None);
     assert_eq!(pieces(&sim, one, 32), [4; 8]);
-    assert_eq!(elastic.born(two, PAGE, 33 * PAGE, None).on_host, 1);
-    assert_eq!(elastic.born(two + PAGE, PAGE, 34 * PAGE, None).on_host, 1);
-    elastic.died(one, 32 * PAGE, 2 * PAGE, false);
-    elastic.born(two + 2 * PAGE, 30 * PAGE, 32 * PAGE, None);
+    assert_eq!(elastic.allocated(two, PAGE, 33 * PAGE, None).on_host, 1);
+    assert_eq!(
+        elastic.allocated(two + PAGE, PAGE, 34 * PAGE, None).on_host,
+        1
+    );
+    elastic.freed(one, 32 * PAGE, 2 * PAGE, false);
+    elastic.allocated(two + 2 * PAGE, 30 * PAGE, 32 * PAGE, None);
     assert_eq!(pieces(&sim, two + 2 * PAGE, 30)[0], 1);
 }
 
@@ -294,12 +300,12 @@ fn pieces_are_smaller_once_memory_was_not_enough() {
 fn the_least_is_what_was_in_use_at_most() {
     let (_sim, elastic) = device(100, Mode::Least);
     let (one, two) = (segment(&elastic, 40), segment(&elastic, 40));
-    elastic.born(one, 32 * PAGE, 32 * PAGE, None);
-    elastic.died(one, 32 * PAGE, 0, false);
+    elastic.allocated(one, 32 * PAGE, 32 * PAGE, None);
+    elastic.freed(one, 32 * PAGE, 0, false);
     elastic.give_back(16 * PAGE, true, Duration::ZERO);
-    elastic.born(two, 8 * PAGE, 8 * PAGE, None);
+    elastic.allocated(two, 8 * PAGE, 8 * PAGE, None);
     assert_eq!(elastic.stats().moves, 0, "as much was in use before");
-    elastic.born(two + 8 * PAGE, 32 * PAGE, 40 * PAGE, None);
+    elastic.allocated(two + 8 * PAGE, 32 * PAGE, 40 * PAGE, None);
     assert_eq!(elastic.stats().held, 40 * PAGE);
 }
 
@@ -308,13 +314,13 @@ fn step(sim: &Sim, elastic: &Elastic<Probe>, bases: [u64; 2], is_elsewhere: bool
     let before = sim.calls(0, Call::Map);
     for base in bases {
         assert_eq!(
-            elastic.born(base, 4 * PAGE, 4 * PAGE, Some(1)),
-            Born::default()
+            elastic.allocated(base, 4 * PAGE, 4 * PAGE, Some(1)),
+            Allocation::default()
         );
         let grant = sim.granted(base, 4 * PAGE);
         sim.launch(STREAM, &[(base, 4 * PAGE, grant)]);
         sim.returned(base);
-        assert_eq!(elastic.died(base, 4 * PAGE, 0, is_elsewhere), None);
+        assert_eq!(elastic.freed(base, 4 * PAGE, 0, is_elsewhere), None);
     }
     sim.calls(0, Call::Map) - before
 }
@@ -343,20 +349,20 @@ fn memory_that_another_stream_used_is_waited_for() {
 fn memory_of_the_host_is_the_devices_again_when_that_has_some() {
     let (_sim, elastic) = device(2, Mode::Pressure);
     let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
-    elastic.born(one, 2 * PAGE, 2 * PAGE, None);
-    assert_eq!(elastic.born(two, PAGE, 3 * PAGE, None).on_host, 1);
-    elastic.died(two, PAGE, 2 * PAGE, false);
+    elastic.allocated(one, 2 * PAGE, 2 * PAGE, None);
+    assert_eq!(elastic.allocated(two, PAGE, 3 * PAGE, None).on_host, 1);
+    elastic.freed(two, PAGE, 2 * PAGE, false);
     assert_eq!(
-        elastic.born(two, PAGE, 3 * PAGE, None).on_host,
+        elastic.allocated(two, PAGE, 3 * PAGE, None).on_host,
         0,
         "it keeps it"
     );
     assert_eq!(elastic.stats().on_host, PAGE);
-    elastic.died(two, PAGE, 2 * PAGE, false);
-    elastic.died(one, 2 * PAGE, 0, false);
+    elastic.freed(two, PAGE, 2 * PAGE, false);
+    elastic.freed(one, 2 * PAGE, 0, false);
     // The event for the host's page was recorded with the next one.
     elastic.decay();
-    elastic.born(two, PAGE, PAGE, None);
+    elastic.allocated(two, PAGE, PAGE, None);
     assert_eq!(elastic.stats().on_host, 0);
 }
 
@@ -364,15 +370,15 @@ fn memory_of_the_host_is_the_devices_again_when_that_has_some() {
 fn memory_of_the_host_is_not_kept_by_an_idle_piece() {
     let (sim, elastic) = device(2, Mode::Pressure);
     let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
-    elastic.born(one, 2 * PAGE, 2 * PAGE, None);
-    assert_eq!(elastic.born(two, PAGE, 3 * PAGE, None).on_host, 1);
+    elastic.allocated(one, 2 * PAGE, 2 * PAGE, None);
+    assert_eq!(elastic.allocated(two, PAGE, 3 * PAGE, None).on_host, 1);
     // The device has more from here on.
     sim.set_capacity(8 * PAGE);
-    elastic.born(two + PAGE, PAGE, 4 * PAGE, None);
+    elastic.allocated(two + PAGE, PAGE, 4 * PAGE, None);
     elastic.decay();
-    elastic.died(two, PAGE, 3 * PAGE, false);
+    elastic.freed(two, PAGE, 3 * PAGE, false);
     elastic.decay();
-    elastic.born(two, PAGE, 4 * PAGE, None);
+    elastic.allocated(two, PAGE, 4 * PAGE, None);
     assert_eq!(elastic.stats().on_host, 0);
 }
 
@@ -382,7 +388,7 @@ fn memory_that_two_pieces_share_is_one_pieces_when_announcements_are_wrong() {
     let bases = [segment(&elastic, 4), segment(&elastic, 4)];
     step(&sim, &elastic, bases, false);
     assert_eq!(elastic.stats().held, 4 * PAGE);
-    assert!(elastic.died(bases[0], PAGE, 0, false).is_some());
+    assert!(elastic.freed(bases[0], PAGE, 0, false).is_some());
     let parts = bases.map(|base| sim.parts(base, 4 * PAGE).expect("all is mapped"));
     let shared = parts[0].iter().filter(|part| parts[1].contains(part));
     assert_eq!((shared.count(), elastic.stats().held), (0, 8 * PAGE));
@@ -393,14 +399,14 @@ fn memory_that_two_pieces_share_is_one_pieces_when_announcements_are_wrong() {
 fn idle_pieces_give_their_memory_in_the_order_in_which_they_were_left() {
     let (sim, elastic) = device(4, Mode::Pressure);
     let (one, two) = (segment(&elastic, 3), segment(&elastic, 3));
-    let born = |address, pages| elastic.born(address, PAGE, pages * PAGE, Some(1));
+    let allocated = |address, pages| elastic.allocated(address, PAGE, pages * PAGE, Some(1));
     (0..3).for_each(|page| {
-        born(one + page * PAGE, page + 1);
+        allocated(one + page * PAGE, page + 1);
     });
     let parts = |address| sim.parts(address, PAGE).expect("it is mapped");
     let was = [2, 0, 1].map(|page| parts(one + page * PAGE));
     for (left, page) in [2, 0, 1].into_iter().enumerate() {
-        elastic.died(one + page * PAGE, PAGE, (2 - left as u64) * PAGE, false);
+        elastic.freed(one + page * PAGE, PAGE, (2 - left as u64) * PAGE, false);
     }
     assert_eq!(
         (elastic.stats().in_use, elastic.stats().spare),
@@ -408,7 +414,7 @@ fn idle_pieces_give_their_memory_in_the_order_in_which_they_were_left() {
     );
     // The device has one page more; then the one that was left first is shared.
     (0..3).for_each(|page| {
-        born(two + page * PAGE, page + 1);
+        allocated(two + page * PAGE, page + 1);
     });
     assert_eq!(
         [1, 2].map(|page| parts(two + page * PAGE)),

@@ -1,0 +1,227 @@
+//! Pools of driver allocations in one context ([`Backing::Whole`](crate::pool::Backing::Whole)). An allocation is for one
+//! block at a time, and goes back to the driver as it came.
+
+use super::mapping::Mode;
+use super::space::Piece;
+use crate::driver::{Driver, Home};
+use crate::handles::Stream;
+use crate::pool::block::{Block, Id, State as Is};
+use crate::pool::serve::Pool;
+use crate::pool::state::State;
+use crate::pool::types::Backing;
+use crate::size_class::{PAGE, page_bytes};
+use crate::types::{Grant, PATIENCE, Source};
+use std::sync::atomic::Ordering;
+
+/// Percent of the most bytes allocated so far that a pool may hold before free allocations go back, and bytes that it
+/// may hold in any case. More gained little on recordings.
+const SHARE: u64 = 150;
+const FLOOR: u64 = 256 << 20;
+/// A block serves requests that are smaller by one part in this many at most, and by one where the alternative is to give
+/// memory back.
+const SLACK: u64 = 8;
+const LOOSE: u64 = 2;
+/// Part of a device that stays free for what takes memory from the driver itself, one byte in this many, and the least
+/// bytes of it.
+const MARGIN_PART: u64 = 100;
+const MARGIN_FLOOR: u64 = 256 << 20;
+
+impl<D: Driver> Pool<D> {
+    /// A driver allocation for a request.
+    pub(in crate::pool) fn grow_whole(
+        &self,
+        driver: &D,
+        home: Home,
+        stream: Stream,
+        bytes: u64,
+        mode: Mode,
+    ) -> Result<Grant, D::Error> {
+        let state = self.state.lock();
+        let (need, excess) = match mode.is_short() {
+            true => (page_bytes(bytes), u64::MAX),
+            false => {
+                let need = state.block_bytes(bytes);
+                (need, state.excess(need))
+            }
+        };
+        drop(state);
+        if excess > 0 {
+            if let Some(grant) = self.take_loosely(driver, stream, bytes) {
+                return Ok(grant);
+            }
+            self.give_back(driver, excess, 0);
+        }
+        if self.is_beyond(need) || !driver.admit(self.device, need) {
+            return Err(D::OUT_OF_MEMORY);
+        }
+        let address = driver.allocate(home, need)?;
+        let mut state = self.state.lock();
+        let queue = state.queues.of(stream);
+        let Some(id) = state.allocated(address, need) else {
+            drop(state);
+            // The driver's answer does not matter: out of memory is the answer here.
+            let _ = driver.release(home, address, need);
+            return Err(D::OUT_OF_MEMORY);
+        };
+        state.slab.at_mut(id).queue = queue;
+        let grant = state.grown(id, queue, bytes, Source::Grown);
+        drop(state);
+        if need >= PAGE {
+            self.keep_margin(driver);
+        }
+        Ok(grant)
+    }
+
+    /// A block that is larger than others may be: better than to give memory back and get other memory.
+    fn take_loosely(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
+        self.state.lock().is_loose = true;
+        let grant = self.take(stream, bytes, true);
+        let grant = grant.or_else(|| self.take_ordered(driver, stream, bytes));
+        self.state.lock().is_loose = false;
+        grant
+    }
+
+    /// Gives free allocations back until the device has its margin.
+    fn keep_margin(&self, driver: &D) {
+        if let Some((free, total)) = driver.memory_info(self.device) {
+            let margin = (total / MARGIN_PART).max(MARGIN_FLOOR);
+            if free < margin {
+                self.give_back(driver, margin - free, 0);
+            }
+        }
+    }
+
+    /// Gives the driver the allocation of a block that is in no bin. It is forgotten first: the driver may give its
+    /// address to another pool or to the program at once. True if the driver took it.
+    pub(in crate::pool) fn end_allocation(&self, driver: &D, home: Home, id: Id) -> bool {
+        let mut state = self.state.lock();
+        let block = state.slab.at(id);
+        let (address, bytes, is_exported) = (block.address, block.size, block.exported);
+        state.evicted(id, address, Piece::new(0, bytes));
+        (state.leaving, state.tells) = (address, true);
+        drop(state);
+        let is_gone = driver.release(home, address, bytes).is_ok();
+        let mut state = self.state.lock();
+        (state.leaving, state.tells) = (0, false);
+        if !is_gone && let Some(id) = state.allocated(address, bytes) {
+            state.slab.at_mut(id).exported = is_exported;
+            match is_exported {
+                true => state.exported.push(id),
+                false => state.insert(id),
+            }
+        }
+        is_gone
+    }
+
+    /// True if a block was exported at some time: [`Pool::release_exported`] is to follow each free.
+    #[inline]
+    pub fn has_exported(&self) -> bool {
+        self.has_exported.load(Ordering::Relaxed)
+    }
+
+    /// Gives the driver the allocations of exported blocks that were freed, after their work. Returns the bytes.
+    pub fn release_exported(&self, driver: &D) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(PATIENCE) else {
+            return 0;
+        };
+        self.end_exported(driver, true)
+    }
+
+    /// As [`Pool::release_exported`], by a miss; without `waits` only where the work is known to be complete.
+    pub(in crate::pool) fn end_exported(&self, driver: &D, waits: bool) -> u64 {
+        let mut state = self.state.lock();
+        let Backing::Whole(home) = state.settings.backing else {
+            return 0;
+        };
+        let exported = std::mem::take(&mut state.exported);
+        drop(state);
+        let mut given = 0;
+        for id in exported {
+            let (is_complete, bytes) = {
+                let state = self.state.lock();
+                (state.is_complete(id), state.slab.at(id).size)
+            };
+            if !is_complete && (!waits || !self.finish(driver, id)) {
+                self.state.lock().exported.push(id);
+            } else if self.end_allocation(driver, home, id) {
+                given += bytes;
+            }
+        }
+        given
+    }
+
+    /// The context of the allocations has ended, and they with it. Returns the bytes that were handed out and held.
+    pub fn home_gone(&self, driver: &D) -> (u64, u64) {
+        let _misses = self.misses.lock();
+        let mut state = self.state.lock();
+        let gone = (state.stats.allocated, state.stats.reserved);
+        let events = state.clear();
+        drop(state);
+        events.into_iter().for_each(|event| driver.retire(event));
+        gone
+    }
+
+    /// The program depends on a block: natively these captures, by their numbers, would have refused its allocation. Its
+    /// memory is not used again while one of them can end in a graph, however short memory is.
+    pub fn keep(&self, address: u64, captures: Vec<u64>) {
+        let mut state = self.state.lock();
+        if let Some(id) = state.beginning(address) {
+            state.captures.keep(id, captures);
+        }
+    }
+
+    /// The same for a block that is about to be freed, which the captures that are open would have refused.
+    pub fn keep_freed(&self, address: u64) {
+        let mut state = self.state.lock();
+        if let Some(id) = state.beginning(address) {
+            state.captures.keep_freed(id);
+        }
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// Bytes of the largest block that may serve a request for a block of `need` bytes.
+    pub fn largest_for(&self, need: u64) -> u64 {
+        match self.settings.backing {
+            Backing::Pages => u64::MAX,
+            Backing::Whole(_) if self.is_loose => need.saturating_add(need / LOOSE),
+            Backing::Whole(_) => need.saturating_add(need / SLACK),
+        }
+    }
+
+    /// The use of a free block, as a number that grows with time in one queue.
+    pub fn last_use(&self, id: Id) -> (u64, u32) {
+        let block = self.slab.at(id);
+        (block.fence, block.serial)
+    }
+
+    /// Takes in a driver allocation, as a block that is in no bin.
+    fn allocated(&mut self, address: u64, bytes: u64) -> Option<Id> {
+        let id = self.add(Block::new(address, bytes, Is::Busy))?;
+        self.space.firsts.insert(address, id);
+        let piece = Piece::new(0, bytes);
+        self.space.pieces.insert(address, piece);
+        self.stats.reserve(bytes);
+        self.stats.created += 1;
+        Some(id)
+    }
+
+    /// Forgets a driver allocation that is in no bin and whole.
+    pub fn deallocated(&mut self, id: Id) {
+        let address = self.slab.at(id).address;
+        self.map.remove(&address);
+        self.slab.remove(id);
+        self.space.firsts.remove(&address);
+        self.space.pieces.remove(&address);
+        self.stats.released += 1;
+    }
+
+    /// By how many bytes the pool would hold more than it may, with `more` bytes more.
+    fn excess(&self, more: u64) -> u64 {
+        let share = (self.budget(0) / 100 * SHARE).max(FLOOR);
+        self.stats
+            .reserved
+            .saturating_add(more)
+            .saturating_sub(share)
+    }
+}

@@ -1,0 +1,297 @@
+//! What a program asks of a pool beside memory, and what the background thread does with it.
+
+use super::serve::{Pool, first_threshold};
+use super::state::State;
+use super::types::{LiveBlock, Settings};
+use crate::driver::Driver;
+use crate::policy::TICKS_TO_DECAY;
+use crate::size_class::PAGE;
+use crate::stats::Stats;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl<D: Driver> Pool<D> {
+    /// Gives free memory back until at most `keep` bytes are held, as far as its work is known to be
+    /// over. Returns the bytes given back.
+    pub fn trim(&self, driver: &D, keep: u64) -> u64 {
+        let _misses = self.misses.lock();
+        self.refresh(driver);
+        let reaped = self.reap(driver);
+        let held = self.stats().reserved;
+        let given = reaped + self.give_back(driver, held.saturating_sub(keep), 0);
+        if keep == 0 {
+            let mut state = self.state.lock();
+            state.calm = state.stats.freed_bytes;
+        }
+        given
+    }
+
+    /// As [`Pool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
+    pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
+        let keep = keep - keep % PAGE;
+        let given = self.trim(driver, keep.saturating_add(self.stats().kept_for_all()));
+        self.state.lock().stats.trimmed_on_streams(keep);
+        given
+    }
+
+    /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
+    /// that. Gives nothing back if another thread looks for memory in this pool for longer than `patience`: it may
+    /// wait for the caller. Returns the bytes given back.
+    pub fn make_room(&self, driver: &D, waits: bool, patience: Duration) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(patience) else {
+            return 0;
+        };
+        self.refresh(driver);
+        if waits {
+            self.state.lock().give_up();
+            self.finish_all(driver);
+        }
+        self.reap(driver) + self.give_back(driver, u64::MAX, 0)
+    }
+
+    /// Memory is short in another process: about this many bytes go back of what no work uses any more. Waits for no
+    /// work, and for other threads in this pool no longer than `patience`. Returns the bytes given back.
+    pub fn give_complete(&self, driver: &D, bytes: u64, patience: Duration) -> u64 {
+        let Some(_misses) = self.misses.try_lock_for(patience) else {
+            return 0;
+        };
+        self.refresh(driver);
+        self.reap(driver) + self.give_back(driver, bytes, 0)
+    }
+
+    /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
+    /// for since goes back, if its work is over. Returns the bytes given back.
+    pub fn decay(&self, driver: &D) -> u64 {
+        let Some(_misses) = self.misses.try_lock() else {
+            return 0;
+        };
+        let mut state = self.state.lock();
+        self.state.caches.tick(&mut state);
+        state.tick = state.tick.wrapping_add(1);
+        if state.tick.is_multiple_of(TICKS_TO_DECAY) {
+            state.stats.roll();
+        }
+        drop(state);
+        self.refresh(driver);
+        let given = self.reap(driver) + self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
+        self.state.lock().queues.shrink();
+        given
+    }
+
+    /// Whether the pool holds more than it is to keep when a stream, event or context is synchronised
+    /// (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`).
+    #[inline]
+    pub fn is_above_threshold(&self) -> bool {
+        let threshold = self.threshold.load(Ordering::Relaxed);
+        // What is held for streams is counted in whole pages.
+        threshold != u64::MAX && self.holds_more_than(threshold - threshold % PAGE) && {
+            let stats = self.stats();
+            stats.reserved_on_streams() > threshold && stats.reserved > stats.allocated
+        }
+    }
+
+    fn holds_more_than(&self, bytes: u64) -> bool {
+        self.state.lock_without_caches().stats.reserved > bytes
+    }
+
+    /// Bytes to keep at a synchronisation.
+    pub fn threshold(&self) -> u64 {
+        self.threshold.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`Pool::threshold`].
+    pub fn set_threshold(&self, bytes: u64) {
+        self.threshold.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a stream may be made to wait for another so that it can have its memory
+    /// (`CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`).
+    pub fn set_orders(&self, orders: bool) {
+        self.state.lock().settings.orders = orders;
+    }
+
+    /// The highest figures start anew from the present ones.
+    pub fn reset_peak_reserved(&self) {
+        let mut state = self.state.lock();
+        state.stats.reset_peak_reserved();
+    }
+
+    /// As [`Pool::reset_peak_reserved`], for what is handed out.
+    pub fn reset_peak_requested(&self) {
+        let mut state = self.state.lock();
+        state.stats.reset_peak_requested();
+    }
+
+    /// Devices, by ordinal, that may use the pool's pages from now on; its own always may. To driver allocations the
+    /// driver's own peer access applies.
+    ///
+    /// # Errors
+    /// The driver's; some of the memory may have changed hands then.
+    pub fn set_access(&self, driver: &D, others: &[i32]) -> Result<(), D::Error> {
+        let mut misses = self.misses.lock();
+        let mut devices = vec![self.device];
+        devices.extend(others.iter().filter(|other| **other != self.device));
+        let gone: Vec<i32> = misses
+            .devices
+            .iter()
+            .copied()
+            .filter(|device| !devices.contains(device))
+            .collect();
+        misses.devices = devices;
+        if !self.is_pages() {
+            return Ok(());
+        }
+        let state = self.state.lock();
+        let pieces: Vec<(u64, u64)> = state
+            .space
+            .pieces
+            .iter()
+            .map(|(address, piece)| (*address, piece.bytes))
+            .collect();
+        drop(state);
+        for (address, bytes) in pieces {
+            driver.allow(address, bytes, &misses.devices)?;
+            driver.forbid(address, bytes, &gone)?;
+        }
+        Ok(())
+    }
+
+    /// Devices, by ordinal, that may use the pool's memory; its own is the first.
+    pub fn devices(&self) -> Vec<i32> {
+        self.misses.lock().devices.clone()
+    }
+
+    /// The driver's function that refused memory in pieces, and its error: the pool can serve nothing
+    /// new.
+    pub fn refusal(&self) -> Option<(&'static str, D::Error)> {
+        self.misses.lock().refusal
+    }
+
+    /// A pool without any memory gives its addresses back. False: it has memory.
+    pub fn vacate(&self, driver: &D) -> bool {
+        let mut misses = self.misses.lock();
+        let mut state = self.state.lock();
+        if state.stats.live + state.stats.reserved + state.stats.quarantined > 0 {
+            return false;
+        }
+        let Some((base, bytes)) = misses.reserved.take() else {
+            return true;
+        };
+        let events = state.clear();
+        self.range.store(0, Ordering::Release);
+        drop(state);
+        for event in events {
+            driver.retire(event);
+        }
+        driver.unreserve(base, bytes);
+        true
+    }
+
+    /// An empty pool serves anew, under other settings with the same kind of memory.
+    pub fn reopen(&self, settings: Settings) {
+        let mut misses = self.misses.lock();
+        misses.devices = vec![self.device];
+        misses.refusal = None;
+        self.set_threshold(first_threshold(&settings));
+        let mut state = self.state.lock();
+        state.settings = settings;
+        state.stats = Stats::default();
+        state.calm = 0;
+    }
+
+    /// The address of a block left the process, where it may be registered. Memory in pages stays where it is for as
+    /// long as the pool lives, and other blocks may be placed there. A driver allocation is freed with its block.
+    pub fn exported(&self, address: u64) {
+        let mut state = self.state.lock();
+        let Some(id) = state.find(address) else {
+            return;
+        };
+        if !self.is_pages() {
+            state.slab.at_mut(id).exported = true;
+            self.has_exported.store(true, Ordering::Relaxed);
+            return;
+        }
+        let (start, end) = (state.slab.at(id).address, state.slab.at(id).end());
+        let before = state.space.pieces.range(..=start).next_back();
+        let first = before.map_or(start, |(at, _)| *at);
+        for (at, piece) in state.space.pieces.range_mut(first..end) {
+            piece.pinned |= at + piece.bytes > start;
+        }
+    }
+
+    /// The block in the caller's hands that contains an address.
+    pub fn find(&self, address: u64) -> Option<LiveBlock> {
+        if !self.owns(address) {
+            return None;
+        }
+        let mut state = self.state.lock_without_caches();
+        let id = state.find(address)?;
+        self.state.caches.take_out(&mut state, id);
+        let block = state.slab.at(id);
+        (block.state == super::block::State::Live).then_some(LiveBlock {
+            address: block.address,
+            requested: block.requested,
+            serial: block.serial,
+            context: block.context,
+            for_all: block.for_all,
+        })
+    }
+
+    /// Bytes of the largest block that is free, whatever still has to be waited for.
+    pub fn largest_free(&self) -> u64 {
+        let mut state = self.state.lock();
+        let State { queues, slab, .. } = &mut *state;
+        let (mut largest, mut at) = (0, 0);
+        while let Some(number) = queues.holder(at) {
+            at = number + 1;
+            let Some(queue) = queues.get(number) else {
+                break;
+            };
+            for small in [true, false] {
+                largest = largest.max(queue.largest(slab, small));
+            }
+        }
+        largest
+    }
+
+    /// What the pool holds and did.
+    pub fn stats(&self) -> Stats {
+        self.state.lock().stats
+    }
+
+    /// As [`Pool::stats`]; `None` while something has the lock.
+    #[cfg(test)]
+    pub(crate) fn peek(&self) -> Option<Stats> {
+        Some(self.state.try_lock()?.stats)
+    }
+
+    /// [`Stats::given_up`] as of now, with all blocks left where they are.
+    #[cfg(test)]
+    pub(crate) fn given_up(&self) -> u64 {
+        self.state.lock_without_caches().stats.given_up
+    }
+
+    /// There are thread caches from here on, as if threads had waited for the lock.
+    #[cfg(test)]
+    pub(crate) fn contend(&self) {
+        self.state.caches.begin();
+    }
+
+    /// The pool's lock, held.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop {
+        self.state.lock_without_caches()
+    }
+
+    /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
+    /// has and what is held says nothing.
+    pub fn returns(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.tells).then_some(state.stats.released)
+    }
+
+    /// Bytes held from the driver; `None` while another thread has the lock. For callers that must not wait.
+    pub fn reserved_now(&self) -> Option<u64> {
+        Some(self.state.try_lock_without_caches()?.stats.reserved)
+    }
+}

@@ -1,0 +1,343 @@
+//! Requests that no free memory answers: one way after the other to have memory, each slower than the one before.
+
+use super::backing::mapping::{Mapping, Mode, PageSource};
+use super::backing::space::Piece;
+use super::block::State as Is;
+use super::misses::{CREATE, Misses};
+use super::serve::{Pool, pack};
+use super::types::Backing;
+use crate::driver::Driver;
+use crate::handles::Stream;
+use crate::rules;
+use crate::types::Grant;
+use crate::types::Source;
+use std::sync::atomic::Ordering;
+
+/// The smallest range of addresses that is asked for where larger ones are refused.
+const LEAST_ADDRESSES: u64 = 1 << 30;
+impl<D: Driver> Pool<D> {
+    #[cold]
+    pub(super) fn miss(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
+        let mut misses = self.misses.lock();
+        if let Some(grant) = self.grow_beside_caches(driver, &mut misses, stream, bytes) {
+            return Ok(grant);
+        }
+        let mut error = D::OUT_OF_MEMORY;
+        misses.short = None;
+        if bytes <= self.state.lock().settings.addresses {
+            self.refresh_some(driver);
+            for &mode in rules::ways(&Mode::ALL) {
+                error = match self.search(driver, &mut misses, stream, bytes, mode) {
+                    Ok(grant) => return Ok(grant),
+                    Err(error) if D::is_out_of_memory(error) => error,
+                    Err(error) => return Err(error),
+                };
+                if misses.refusal.is_some() {
+                    break;
+                }
+            }
+        }
+        if misses.give_in(driver, self.device)
+            && let Ok(grant) = self.search(driver, &mut misses, stream, bytes, Mode::Balanced)
+        {
+            return Ok(grant);
+        }
+        self.state.lock().stats.out_of_memory += 1;
+        Err(error)
+    }
+
+    /// One way after the other to have memory for a request, each slower than the one before.
+    fn search(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        stream: Stream,
+        bytes: u64,
+        mode: Mode,
+    ) -> Result<Grant, D::Error> {
+        let waited = match mode {
+            Mode::Balanced => {
+                if let Some(grant) = self.take(stream, bytes, true) {
+                    return Ok(grant);
+                }
+                if self.is_tight(bytes)
+                    && let Some(grant) = self.take_ordered(driver, stream, bytes)
+                {
+                    return Ok(grant);
+                }
+                None
+            }
+            Mode::Again => {
+                self.reap(driver);
+                if !driver.make_room(self.id(), false) {
+                    return Err(D::OUT_OF_MEMORY);
+                }
+                None
+            }
+            Mode::Short => self.order_behind_all(driver, stream),
+            Mode::Late => {
+                self.state.lock().give_up();
+                self.finish_all(driver);
+                self.reap(driver);
+                driver.make_room(self.id(), true);
+                self.state.lock().consolidate();
+                Some(Source::Waited)
+            }
+            Mode::Last => {
+                // What did not work out has fences of its own.
+                self.finish_all(driver);
+                if self.give_back(driver, u64::MAX, 0) == 0 {
+                    return Err(D::OUT_OF_MEMORY);
+                }
+                None
+            }
+        };
+        if let Some(mut grant) = self.take(stream, bytes, true) {
+            if let Some(source) = waited {
+                self.state.lock().stats.corrected(grant.source, source);
+                grant.source = source;
+            }
+            return Ok(grant);
+        }
+        self.grow(driver, misses, stream, bytes, mode)
+    }
+
+    /// Memory for a request while what the thread caches have stays there, as long as the pool need not save it.
+    fn grow_beside_caches(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        stream: Stream,
+        bytes: u64,
+    ) -> Option<Grant> {
+        let state = self.state.lock_without_caches();
+        let may_grow = state.may_grow_beside_caches(bytes) && !state.captures.is_open();
+        drop(state);
+        let grown = may_grow.then(|| self.grow(driver, misses, stream, bytes, Mode::Balanced));
+        grown?.ok()
+    }
+
+    /// New memory, or free memory from elsewhere in the pool, for a request.
+    fn grow(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        stream: Stream,
+        bytes: u64,
+        mode: Mode,
+    ) -> Result<Grant, D::Error> {
+        let mut state = self.state.lock_without_caches();
+        let need = state.block_bytes(bytes);
+        if let Backing::Whole(home) = state.settings.backing {
+            drop(state);
+            return self.grow_whole(driver, home, stream, bytes, mode);
+        }
+        if !state.space.is_reserved {
+            drop(state);
+            self.reserve(driver, misses, need)?;
+            state = self.state.lock_without_caches();
+        }
+        let queue = state.queues.of(stream);
+        let Some(mapping) = state.mapping(queue, need, mode) else {
+            return Err(D::OUT_OF_MEMORY);
+        };
+        drop(state);
+        self.take_back(driver, &mapping);
+        let mut handles = Vec::with_capacity(mapping.fills.len());
+        let new = mapping.new_bytes();
+        let result = if self.is_beyond(new) || !driver.admit(self.device, new) {
+            Err(D::OUT_OF_MEMORY)
+        } else {
+            self.carry_out(driver, misses, &mapping, &mut handles)
+        };
+        let mut state = self.state.lock_without_caches();
+        match result {
+            Ok(()) => {
+                let id = state.mapped(mapping, &handles, queue);
+                Ok(state.grown(id, queue, bytes, Source::Grown))
+            }
+            Err(error) => {
+                state.abandoned(&mapping, &handles, queue);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reserves addresses: half of what was asked for where that is refused.
+    fn reserve(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        need: u64,
+    ) -> Result<(), D::Error> {
+        let state = self.state.lock();
+        let (mut bytes, page) = (state.settings.addresses, state.settings.page);
+        drop(state);
+        let least = need.saturating_mul(2).max(LEAST_ADDRESSES);
+        let base = loop {
+            match driver.reserve(self.device, bytes) {
+                Ok(base) => break base,
+                Err(_) if bytes / 2 >= least => bytes /= 2,
+                Err(error) => {
+                    misses.refusal = Some(("cuMemAddressReserve", error));
+                    return Err(error);
+                }
+            }
+        };
+        (misses.reserved, misses.refusal) = (Some((base, bytes)), None);
+        // Pages lie at multiples of their size, whatever the driver's addresses begin and end with.
+        let first = base.next_multiple_of(page);
+        let bytes = (bytes - (first - base)) / page * page;
+        let mut state = self.state.lock();
+        state.reserved(first, bytes);
+        self.range.store(pack(first, bytes), Ordering::Release);
+        Ok(())
+    }
+
+    /// Gives back the pieces that are too large for what a mapping needs, after their work.
+    fn take_back(&self, driver: &D, mapping: &Mapping) {
+        for (id, address, piece) in &mapping.given {
+            let is_over = rules::may_take_back(|| self.finish(driver, *id));
+            if is_over && self.end_piece(driver, *address, piece) {
+                self.state
+                    .lock_without_caches()
+                    .evicted(*id, *address, *piece);
+            } else {
+                self.state.lock_without_caches().insert(*id);
+            }
+        }
+    }
+
+    fn carry_out(
+        &self,
+        driver: &D,
+        misses: &mut Misses<D::Error>,
+        mapping: &Mapping,
+        handles: &mut Vec<u64>,
+    ) -> Result<(), D::Error> {
+        let devices = misses.devices.clone();
+        let mut missing = mapping.new_bytes();
+        for fill in &mapping.fills {
+            let (to, bytes) = (fill.to, fill.bytes);
+            let handle = match fill.source {
+                PageSource::New => {
+                    let created = driver.create(self.device, bytes);
+                    created.inspect_err(|error| misses.note::<D>(CREATE, *error, missing))?
+                }
+                PageSource::Moved(from, _) | PageSource::Aliased(from, _) => {
+                    let state = self.state.lock_without_caches();
+                    state
+                        .space
+                        .pieces
+                        .get(&from)
+                        .map_or(0, |piece| piece.handle)
+                }
+            };
+            let is_new = matches!(fill.source, PageSource::New);
+            if let PageSource::Moved(from, _) = fill.source {
+                driver.unmap(from, bytes)?;
+            }
+            let (mut call, mapped) = ("cuMemMap", driver.map(to, bytes, handle));
+            let placed = mapped.and_then(|()| {
+                call = "cuMemSetAccess";
+                driver.allow(to, bytes, &devices).inspect_err(|_| {
+                    let _ = driver.unmap(to, bytes);
+                })
+            });
+            if let Err(error) = placed {
+                misses.note::<D>(call, error, missing);
+                if is_new {
+                    driver.destroy(self.device, handle, bytes);
+                } else if let PageSource::Moved(from, _) = fill.source {
+                    // Back to where it was; what fails here fails for the block's next user, too.
+                    let _ = driver.map(from, bytes, handle);
+                    let _ = driver.allow(from, bytes, &misses.devices);
+                }
+                return Err(error);
+            }
+            handles.push(handle);
+            missing -= if is_new { bytes } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// Whether the pool would hold more than its creator allowed with `bytes` bytes more.
+    pub(super) fn is_beyond(&self, bytes: u64) -> bool {
+        let state = self.state.lock_without_caches();
+        let held = state.stats.reserved.saturating_add(bytes);
+        !rules::may_hold(held, state.settings.max_size)
+    }
+
+    /// Gives back free memory whose work is over and that was freed at least `age` ticks ago: up to `bytes` bytes
+    /// or one piece more. Returns the bytes. To be called by a miss, or with its lock held.
+    pub(super) fn give_back(&self, driver: &D, bytes: u64, age: u32) -> u64 {
+        let mut state = self.state.lock();
+        state.consolidate();
+        let victims = state.evict(bytes, age);
+        let backing = state.settings.backing;
+        drop(state);
+        let mut given = 0;
+        for (id, address, piece) in victims {
+            let gone = if let Backing::Whole(home) = backing {
+                self.end_allocation(driver, home, id)
+            } else {
+                let gone = self.end_piece(driver, address, &piece);
+                let mut state = self.state.lock();
+                if gone {
+                    state.evicted(id, address, piece);
+                } else {
+                    state.insert(id);
+                }
+                gone
+            };
+            given += if gone { piece.bytes } else { 0 };
+        }
+        given
+    }
+
+    /// Whether to make the stream wait for another rather than to grow.
+    fn is_tight(&self, bytes: u64) -> bool {
+        let state = self.state.lock();
+        state.stats.reserved.saturating_add(bytes) > state.budget(bytes)
+    }
+
+    /// Unmaps pieces that have moved, and frees allocations that were exported, where the work there is known to be complete.
+    /// Returns the bytes that the driver has again.
+    pub(super) fn reap(&self, driver: &D) -> u64 {
+        self.unmap_stale(driver, None);
+        self.end_exported(driver, false)
+    }
+
+    fn unmap_stale(&self, driver: &D, handle: Option<u64>) {
+        let ready = self.state.lock().stale(handle);
+        for (id, handle) in ready {
+            let state = self.state.lock();
+            let (address, bytes) = (state.slab.at(id).address, state.slab.at(id).size);
+            drop(state);
+            let done = driver.unmap(address, bytes).is_ok();
+            let mut state = self.state.lock();
+            if done {
+                state.unmapped(id);
+            } else {
+                state.slab.at_mut(id).state = Is::Stale;
+                state.space.stale.push((id, handle));
+            }
+        }
+    }
+
+    /// A piece that no work uses goes back to the driver. False: it stays.
+    fn end_piece(&self, driver: &D, address: u64, piece: &Piece) -> bool {
+        // Work that used it elsewhere came before, and is over, too.
+        self.unmap_stale(driver, Some(piece.handle));
+        let gone = driver.unmap(address, piece.bytes).is_ok();
+        if gone {
+            // Before the driver says that it is free: it must not count twice.
+            let mut state = self.state.lock();
+            state.stats.release(piece.bytes);
+            state.tells = true;
+            drop(state);
+            driver.destroy(self.device, piece.handle, piece.bytes);
+        }
+        gone
+    }
+}
