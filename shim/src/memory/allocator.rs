@@ -82,7 +82,7 @@ pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
 /// Frees memory of a pool. `None`: no pool has the address.
 #[inline(never)]
 fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
-    registry::open().find_map(|entry| match entry.pool.is_pages() {
+    registry::by_address().find_map(|entry| match entry.pool.is_pages() {
         true if !entry.pool.owns(address) => None,
         true => free_in(entry, address, at_once).or((!at_once).then_some(INVALID_VALUE)),
         // A pool of driver allocations has to look for the block: once is enough, mostly.

@@ -258,13 +258,16 @@ pub fn find(requests: Requests) -> Option<&'static RegisteredPool> {
 /// The pool that an address may belong to.
 #[inline]
 pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
-    open().find(|entry| entry.pool.owns(address))
+    by_address().find(|entry| entry.pool.owns(address))
 }
 
-/// All pools whose blocks are found by their addresses.
+/// All pools whose blocks are found by their addresses. Pools of pages come first: they know their addresses without a
+/// lock.
 #[inline]
-pub fn open() -> impl Iterator<Item = &'static RegisteredPool> {
-    all().filter(|entry| !entry.is_closed.load(Ordering::Acquire))
+pub fn by_address() -> impl Iterator<Item = &'static RegisteredPool> {
+    let open = || all().filter(|entry| !entry.is_closed.load(Ordering::Acquire));
+    let in_pages = open().filter(|entry| entry.pool.is_pages());
+    in_pages.chain(open().filter(|entry| !entry.pool.is_pages()))
 }
 
 /// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.
