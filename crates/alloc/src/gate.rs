@@ -104,8 +104,21 @@ fn add(context: Context, born: u64, added: u64) -> Option<Pass> {
     lives(context, born).then_some(pass)
 }
 
-/// Whether a call is in flight that invalidates captures.
-pub fn any_loud() -> bool {
+/// Waits until every call is complete that began before this one and invalidates captures, at most
+/// this long. Looks at each counter until it has seen it without such a call: to see all at once
+/// without one would need a moment at which no thread is at it.
+pub fn wait_for_loud(patience: Duration, pause: Duration) {
+    let begun = Instant::now();
+    for Slot(slot) in IN_FLIGHT.iter().flatten() {
+        while slot.load(Ordering::SeqCst) > CALLS && begun.elapsed() < patience {
+            thread::sleep(pause);
+        }
+    }
+}
+
+/// True while a call is in flight that invalidates captures.
+#[cfg(test)]
+fn any_loud() -> bool {
     let mut all = IN_FLIGHT.iter().flatten();
     all.any(|Slot(slot)| slot.load(Ordering::SeqCst) > CALLS)
 }
@@ -216,6 +229,34 @@ mod tests {
         assert!(any_loud());
         drop(loud);
         assert!(!any_loud());
+    }
+
+    #[test]
+    fn loud_calls_that_follow_each_other_keep_no_capture_waiting() {
+        // In counters of their own.
+        let contexts = [Context(0x5550), Context(0x5560)];
+        assert_ne!(mixed(contexts[0].0) % SLOTS, mixed(contexts[1].0) % SLOTS);
+        let (patience, over) = (Duration::from_secs(20), AtomicBool::new(false));
+        let began = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut before = enter_loud(contexts[0], u64::MAX);
+                began.wait();
+                for n in 1.. {
+                    // One is in flight at every moment, now in this counter and now in that.
+                    before = enter_loud(contexts[n % 2], u64::MAX).or(before.take());
+                    thread::sleep(PAUSE);
+                    if over.load(Ordering::SeqCst) {
+                        break;
+                    }
+                }
+            });
+            began.wait();
+            let since = Instant::now();
+            wait_for_loud(patience, PAUSE);
+            over.store(true, Ordering::SeqCst);
+            assert!(since.elapsed() < patience, "a call was always in flight");
+        });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpushim_alloc::Context;
 use gpushim_alloc::gate::{self, Pass};
@@ -149,14 +149,6 @@ fn enter_unless(
         return Err(CAPTURE_UNSUPPORTED);
     }
     Ok(pass)
-}
-
-/// Waits until no call is in flight that a capture would be invalidated by.
-fn wait_for_quiet() {
-    let begun = Instant::now();
-    while gate::any_loud() && begun.elapsed() < PATIENCE {
-        std::thread::sleep(PAUSE);
-    }
 }
 
 /// Runs `f` with the numbers of the captures that are open, while none begins or ends: for what must hear
@@ -315,7 +307,7 @@ pub fn counts(number: u64) {
         entered.for_each(|open| open.counts = true);
         count(&open);
     }
-    wait_for_quiet();
+    gate::wait_for_loud(PATIENCE, PAUSE);
 }
 
 /// Counts the captures that the pools know of. The calls that another one forbids may still be made.
