@@ -1,23 +1,24 @@
-//! Options of a new trace.
+//! Options with which a new trace is created.
 
 use super::places::Places;
 use crate::process::Facts;
 
-/// The size of a new trace, and the facts that it has.
+/// Size of a new trace, and the facts recorded in it.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Bytes of the event ring, rounded down to a power of two and at least [`WriterOptions::MIN_BYTES`].
-    /// The file is larger, see [`WriterOptions::file_bytes`].
+    /// Bytes of the event ring, rounded down to a power of two and at least
+    /// [`WriterOptions::MIN_BYTES`]. The file is larger, see [`WriterOptions::file_bytes`].
     pub bytes: u64,
     /// The rank of the process in its job, if it has one.
     pub rank: Option<u32>,
     /// Facts about the process that are recorded.
     pub facts: Facts,
-    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven, and as many
-    /// again that their owners number; `None`: one for eight events of the ring, at most 131,072.
+    /// Number of blocks that the live table has room for, in whole groups of seven. At least 1,024
+    /// and at most 2^26. It has room for as many again that their owners number. `None`: one for
+    /// eight events of the ring, at most 131,072.
     pub live_blocks: Option<u64>,
-    /// Nodes that the file has room for, 16 bytes each: frames and ranges of stacks. They take no more bytes than
-    /// the ring.
+    /// Number of nodes that the file has room for, 16 bytes each: frames and ranges of stacks. They
+    /// take no more bytes than the ring.
     pub stack_nodes: u32,
 }
 
@@ -27,8 +28,9 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Bytes of the file: about 650 KiB and 5 times the ring; for a ring of 16 MiB and more, about 45 MiB and
-    /// 1/128 more than the ring. What is not used of it takes neither space on the disk nor memory.
+    /// Returns the bytes of the file: about 650 KiB and 5 times the ring. For a ring of 16 MiB and
+    /// more, it is about 45 MiB and 1/128 more than the ring. Unused parts take neither space on
+    /// the disk nor memory.
     pub fn file_bytes(&self) -> u64 {
         Places::of(self).end()
     }
