@@ -25,13 +25,14 @@ fn replay(bencher: Bencher, policy: Policy, requests: &Requests) {
         .bench_local_values(|mut allocator| black_box(run(requests, &mut *allocator)));
 }
 
-/// A thousand blocks that come and go, beside others that stay: so many are live in all.
+/// Replays a thousand blocks of repeated frees and allocations, beside blocks that stay. `live` is
+/// the sum of both.
 #[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5)]
 fn vmm_by_live_blocks(bencher: Bencher, live: u32) {
     replay(bencher, VMM, &churn(1, live, 1000, 1_000_000));
 }
 
-/// Any of them comes and goes, in no order: each operation meets memory that no cache has.
+/// Replays blocks that are freed in random order: each operation needs memory that no cache has.
 #[divan::bench(args = [1_000, 10_000, 100_000], sample_count = 5)]
 fn vmm_by_live_blocks_at_random(bencher: Bencher, live: u32) {
     replay(bencher, VMM, &churn(1, live, live, 1_000_000));

@@ -1,9 +1,10 @@
-//! Links for the oldest glibc that is supported, whatever this machine has: for build scripts.
+//! Links for the oldest supported glibc, independent of the glibc of this machine. For build
+//! scripts.
 //!
-//! What a library needs of glibc is decided by the linker, which takes each function in the newest version
-//! that the glibc of this machine has. So it is given another one: a library without code, with the names of
-//! this machine's glibc, each in the newest version that the oldest glibc had, too. What came later and
-//! is needed all the same is in the C files beside this one.
+//! The linker decides which glibc a library needs. It takes each function in the newest version
+//! that the glibc of this machine has. The linker therefore gets other libraries: without code,
+//! with the names of this machine's glibc. Each symbol has the newest version that the oldest glibc
+//! had, too. Functions that came later and are needed are in the C files beside this one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,7 +15,8 @@ use std::process::Command;
 /// The oldest glibc on which everything loads.
 pub const OLDEST: [u64; 2] = [2, 28];
 
-/// What glibc 2.34 joined with libc: one library here, too. The linker's script for `-lc` names it.
+/// Libraries that glibc 2.34 joined with libc. They are one library here, too: the linker's script
+/// for `-lc` names it.
 const JOINED: [&str; 5] = [
     "libc.so.6",
     "libpthread.so.0",
@@ -23,14 +25,16 @@ const JOINED: [&str; 5] = [
     "libutil.so.1",
 ];
 
-/// Whether what is built can be linked so: for this machine's own kind, which is the one with C files.
+/// True if the build can be linked by these libraries: if it is for this machine's own kind. C
+/// files exist only for this kind.
 pub fn is_wanted() -> bool {
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     of("TARGET") == "x86_64-unknown-linux-gnu" && of("HOST") == of("TARGET")
 }
 
-/// The C compiler for another kind of machine, as cargo-zigbuild names it; it links for an old glibc by itself, but
-/// for what is newer in Rust's library.
+/// The C compiler for another kind of machine, as cargo-zigbuild names it.
+///
+/// It links for an old glibc by itself, except for newer functions of Rust's library.
 pub fn cross_compiler() -> Option<String> {
     let of = |name: &str| std::env::var(name).ok();
     let target = of("TARGET").filter(|target| target.ends_with("-linux-gnu"))?;
@@ -69,7 +73,8 @@ pub fn libraries(folder: &Path) -> Result<(), String> {
             rename(folder, name, file)?;
         }
     }
-    // By these the loader finds on an old system what is in libc on a new one.
+    // Through these libraries the loader of an old system finds functions that are in libc on a new
+    // one.
     for name in ["libpthread.so.0", "libdl.so.2"] {
         library(folder, name, &BTreeMap::new())?;
     }
@@ -93,7 +98,7 @@ pub fn object(folder: &Path, source: &Path) -> Result<PathBuf, String> {
     object_by("gcc", folder, source)
 }
 
-/// As [`object`], by another compiler.
+/// Compiles a C file as [`object`] does, with another compiler.
 pub fn object_by(compiler: &str, folder: &Path, source: &Path) -> Result<PathBuf, String> {
     let name = source.file_stem().unwrap_or_default();
     let object = folder.join(name).with_extension("o");
@@ -108,13 +113,13 @@ pub fn object_by(compiler: &str, folder: &Path, source: &Path) -> Result<PathBuf
 /// One symbol of a library.
 struct Export {
     version: String,
-    /// Whether programs are linked to this version, and not only run with it.
+    /// True if programs are linked to this version. Programs only run with other versions.
     is_current: bool,
     /// Bytes of a variable; `None` for a function.
     variable: Option<u64>,
 }
 
-/// What the places of symbols are called, which no symbol is.
+/// Prefix of the labels of symbols. No symbol begins with it.
 const LABEL: &str = ".gpushim.";
 
 /// Makes a library without code.
@@ -162,7 +167,7 @@ fn library(folder: &Path, name: &str, symbols: &BTreeMap<String, Export>) -> Res
     gcc(&arguments.each_ref().map(OsStr::new))
 }
 
-/// Adds what a library of this machine offers, each symbol in its newest version up to [`OLDEST`].
+/// Adds the symbols of a library of this machine, each in its newest version up to [`OLDEST`].
 fn exports(path: &Path, into: &mut BTreeMap<String, Export>) -> Result<(), String> {
     let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let found = symbols(&bytes).ok_or_else(|| format!("{}: not understood", path.display()))?;

@@ -1,5 +1,7 @@
-//! Writes the traces of a made-up job, to try `gpushim fleet` and measure it: each rank repeats a step of a recording at
-//! times and with sizes of its own, and some have faults, which are printed as JSON.
+//! Writes the traces of a generated job, to try `gpushim fleet` and measure it.
+//!
+//! Each rank repeats a step of a recording at times and with sizes of its own. Some ranks have
+//! faults, which are printed as JSON.
 //!
 //!     cargo run --example fleet_ranks -- FOLDER RANKS FAULTS [ALLOCATIONS [STEPS [JOB [RECORDING]]]]
 

@@ -1,11 +1,13 @@
-//! Writes the trace of a made-up training run, to try `gpushim html` and the analyses on something large:
-//! a transformer whose sequences vary in length, with stacks and ranges, and a list that keeps a tensor of
-//! each step.
+//! Writes the trace of a generated training run, to try `gpushim html` and the analyses on large
+//! data.
+//!
+//! The run is a transformer whose sequences vary in length, with stacks and ranges, and a list that
+//! keeps a tensor of each step.
 //!
 //!     cargo run --release --example page_trace -- FILE [EVENTS [STEPS [RANK]]]
 //!
-//! By default 5,000,000 events in 300 steps; without a step nothing is allocated. With `SPOOL` set the ring is of
-//! 64 MiB, and all events go into files beside it, as in the mode `full`.
+//! By default 5,000,000 events in 300 steps. Nothing is allocated outside of a step. With `SPOOL`
+//! set the ring is of 64 MiB, and all events go into files beside it, as in the mode `full`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +19,7 @@ use gpushim_trace::{Class, Cost, Event, Kind, StackNode, Writer, WriterOptions, 
 const MIB: u64 = 1 << 20;
 const LAYERS: u64 = 24;
 
-/// Functions, each 256 bytes of code from here on; a return address is in the middle of one.
+/// Address of the first function. Each has 256 bytes of code; a return address is in its middle.
 const CODE: u64 = 0x7000_0000;
 const FUNCTIONS: [&str; 22] = [
     "py::<module>:/home/me/gpt/train.py",
@@ -264,7 +266,7 @@ fn train(run: &mut Run, events: u64, steps: u64) {
         .collect();
     let mut optimizer = Vec::new();
     let mut losses = Vec::new();
-    // What comes with each layer, beside the dust.
+    // Blocks of each layer, beside the dust.
     let per_step = events / steps.max(1);
     let dust = (per_step.saturating_sub(LAYERS * 48 + 60) / (LAYERS * 8) + 1).next_multiple_of(4);
     for step in 0..steps {

@@ -1,5 +1,5 @@
-//! Measures the mode `full` on recorded request sequences: bytes an event, and how many events a second
-//! the spool's thread can take.
+//! Measures the mode `full` on recorded request sequences: bytes an event, and how many events a
+//! second the spool's thread can take.
 //!
 //! `zcat x.csv.gz > x.csv; cargo run --release --example spool_rate -- x.csv …`
 //!
@@ -91,14 +91,15 @@ fn stop(spooler: Spooler) -> SpoolStatus {
     spooler.stop(Duration::from_secs(60)).expect("an answer")
 }
 
-/// Bytes an event.
+/// Bytes of the spool per event.
 fn each(status: &SpoolStatus) -> f64 {
     status.bytes as f64 / status.events.max(1) as f64
 }
 
 /// Processor time of this process, s.
 fn processor() -> f64 {
-    // SAFETY: rusage is plain numbers, for which zeros are valid, and the pointer is to a local one.
+    // SAFETY: rusage is plain numbers, for which zeros are valid, and the pointer is to a local
+    // one.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
@@ -113,7 +114,7 @@ fn main() {
     for path in std::env::args().skip(1) {
         let events = events(&path);
         println!("{path}: {} requests", events.len());
-        // A full ring, and nobody else at work.
+        // A ring filled to 9/10, without another working thread.
         for level in 1..=3 {
             let run = Run::new();
             let count = (env("RING", 64) << 20) / 64 * 9 / 10;

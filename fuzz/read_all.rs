@@ -1,7 +1,8 @@
-//! Reads everything that a trace holds, and does with it what the command does: shared by the fuzz target
-//! and by `tests/damage.rs`.
+//! Reads all data of a trace, and processes it as the command does.
 //!
-//! **Every part of the file must be read here**, through all that the reader offers for it.
+//! The fuzz target and `tests/damage.rs` share it.
+//!
+//! **Every part of the file must be read here**, through all functions of the reader for it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,11 +17,13 @@ use gpushim_trace::{Layer, Series, Trace};
 #[path = "spool.rs"]
 pub mod spool;
 
-/// Reads all of a file's content and asserts that what it gives is bounded by its size and agrees with
-/// itself. `None` where the reader refuses it.
+/// Reads the whole content of a file. Asserts that the results are bounded by its size and
+/// consistent.
 ///
-/// What follows the bytes that the header says the file has is its spool, the sums of which are put right
-/// so that frames that are otherwise damaged are decoded, too.
+/// Returns `None` if the reader refuses the file.
+///
+/// The bytes after the size in the header are the file's spool. The checksums of its frames are
+/// corrected, so that frames with other damage are decoded, too.
 pub fn read_all(content: &[u8]) -> Option<Trace> {
     symbols(content);
     let bytes = get_u64(content, header::FILE_BYTES).and_then(|bytes| usize::try_from(bytes).ok());
@@ -62,7 +65,7 @@ fn opened(trace: &[u8], frames: &[u8]) -> Option<Trace> {
 }
 
 fn facts(trace: &Trace, bytes: usize) {
-    // What is no UTF-8 becomes a replacement character of three bytes.
+    // Text without valid UTF-8 becomes replacement characters of three bytes.
     let text =
         |facts: &[(String, String)]| facts.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
     assert!(text(&trace.facts()) <= 3 * bytes);
@@ -147,8 +150,8 @@ fn tables(trace: &Trace, bytes: usize) {
     trace.cut();
 }
 
-/// What `events --stacks` and `symbols` make of it. Files of this machine, which a trace may name, are not
-/// looked at.
+/// Runs the code of `events --stacks` and `symbols` on a trace. It does not open files of this
+/// machine, which a trace may name.
 fn listed(trace: &Trace) {
     let code = Code::of(trace);
     let options = || Options {
@@ -170,7 +173,7 @@ fn listed(trace: &Trace) {
     }
 }
 
-/// A file of symbols; what is read from it can be written and read again.
+/// Reads a file of symbols. The result can be written and read again.
 fn symbols(content: &[u8]) {
     let (bundle, problems) = Bundle::parse(content);
     assert!(problems.len() <= 4);
@@ -179,7 +182,7 @@ fn symbols(content: &[u8]) {
     assert_eq!(again, bundle);
 }
 
-/// Takes so many bytes and no more.
+/// Accepts at most this number of bytes.
 struct Bounded(usize);
 
 impl Write for Bounded {

@@ -1,7 +1,8 @@
-//! Trace files to begin with, sound and damaged: shared by `fuzz/examples/corpus.rs` and `tests/damage.rs`.
+//! Trace files to begin with, sound and damaged, for `fuzz/examples/corpus.rs` and
+//! `tests/damage.rs`.
 //!
-//! A writer's file has megabytes of mostly zeros; here each part is cut to what it holds, so that a change
-//! of a few bytes changes something.
+//! A writer's file has megabytes of mostly zeros. Here each part is cut to its contents, so that a
+//! change of a few bytes has an effect.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -89,13 +90,14 @@ fn part_of(content: &[u8], kind: PartKind) -> Option<Range<usize>> {
     found.map(|(_, range)| range)
 }
 
-/// A file of this many bytes of ring, with events of every kind by two threads, as this version writes it.
+/// A file of this many bytes of ring, with events of every kind by two threads, as this version
+/// writes it.
 fn written(bytes: u64, events: u64) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
         bytes,
         rank: Some(3),
-        // Files that are committed say nothing of the machine that made them.
+        // Committed files contain no facts of the machine that made them.
         facts: Facts::None,
         ..WriterOptions::default()
     };
@@ -112,7 +114,7 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
             size: 512 << (number % 20),
             extra: [number % 3, number << 32 | number],
             ..Event::new(
-                // Mostly what programs do.
+                // Mostly operations of real programs.
                 match number % 4 {
                     0 | 2 => Kind::Alloc,
                     1 => Kind::Free,
@@ -135,7 +137,7 @@ fn full() -> (Vec<u8>, Vec<u8>) {
     let options = WriterOptions {
         bytes: 8192,
         live_blocks: Some(1024),
-        // Files that are committed say nothing of the machine that made them.
+        // Committed files contain no facts of the machine that made them.
         facts: Facts::None,
         ..WriterOptions::default()
     };
@@ -215,7 +217,7 @@ fn full() -> (Vec<u8>, Vec<u8>) {
             writer.record_free(&event(Kind::Free, number));
         }
         if [40, 80, 120].contains(&number) {
-            // Before the ring is lapped. What comes after the last time is in the ring alone.
+            // Before the ring is lapped. Events after the last time are in the ring alone.
             spooler.flush(Duration::from_secs(60)).unwrap();
             frames = std::fs::read(dir.path().join("a.trace.spool")).unwrap();
         }
@@ -224,7 +226,7 @@ fn full() -> (Vec<u8>, Vec<u8>) {
     (std::fs::read(writer.path()).unwrap(), frames)
 }
 
-/// The same file without the room for more: in parts that are lists, and in a ring that never wrapped.
+/// Makes a file without its spare room: lists are cut, and the ring never wrapped.
 pub fn compact(content: &[u8]) -> Vec<u8> {
     let halved = halved(content);
     let content = halved.as_deref().unwrap_or(content);
@@ -246,7 +248,7 @@ pub fn compact(content: &[u8]) -> Vec<u8> {
         let mut held = &content[range];
         let groups;
         if kind == PartKind::Live as u32 {
-            // Which group a block is in does not matter to a reader, nor what is left of blocks that went.
+            // A reader ignores the group that a block is in, and the remains of freed blocks.
             let keys = layout::live::KEYS * 8;
             let is_used = |group: &&[u8]| group.iter().take(keys).any(|byte| *byte != 0);
             let (head, rest) = held.split_at(layout::live::HEAD_BYTES);
@@ -256,8 +258,8 @@ pub fn compact(content: &[u8]) -> Vec<u8> {
         }
         if lists.iter().any(|list| *list as u32 == kind) {
             let used = held.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
-            // Whole entries of any part, and the cursor's second word. A timeline of a run that took long,
-            // as on a machine that is busy, is mostly halfway; the reader takes one that is cut off.
+            // Whole entries of any part, and the cursor's second word. The timeline of a long run,
+            // as on a busy machine, is mostly halfway. The reader accepts a cut timeline.
             let most = if kind == PartKind::Timeline as u32 {
                 6 << 10
             } else {
@@ -281,7 +283,7 @@ pub fn compact(content: &[u8]) -> Vec<u8> {
     small
 }
 
-/// The same file with half of the ring, as often as the other half is empty.
+/// Halves the ring of a file as often as its second half is empty.
 fn halved(content: &[u8]) -> Option<Vec<u8>> {
     let (ring, chunks) = (
         part_of(content, PartKind::Ring)?,

@@ -1,5 +1,5 @@
-//! The frames of a spool, in a form in which a change of a few bytes changes events and nothing else:
-//! what is compressed in them is stored as it is, and their sums are put right.
+//! Frames of a spool without compression, with correct checksums. A change of a few bytes then
+//! changes events and nothing else.
 
 use gpushim_trace::layout::{get_u32, get_u64};
 
@@ -14,7 +14,7 @@ const HEADER_SUM: usize = 88;
 /// The most events of a frame here: a few bytes can stand for a quarter of a million.
 const EVENTS_MAX: u32 = 4096;
 
-/// Where frames begin, as far as their headers make sense.
+/// Offsets of frames, as long as their headers are valid.
 pub fn frames(content: &[u8]) -> impl Iterator<Item = usize> {
     let mut next = 0_usize;
     std::iter::from_fn(move || {
@@ -49,7 +49,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The same frames with nothing compressed in them.
+/// Makes a spool of the same frames without compression.
 #[allow(dead_code, reason = "who only reads has no use for it")]
 pub fn plain(content: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();

@@ -1,7 +1,9 @@
-//! Compresses traces where they lie when their run has ended: the file keeps its name, and is read as before.
+//! Compresses traces in place after the end of their run. The file keeps its name, and is read as
+//! before.
 //!
-//! The compressed file is written beside the trace, compared with it, put on the disk and then renamed over it: whatever
-//! fails, and wherever the process is killed, one of the two is there, whole.
+//! The compressed file is written beside the trace, compared with it, flushed to the disk and then
+//! renamed over it. After any failure, also a kill of the process, one of the two files is
+//! complete.
 
 use std::fs::{File, FileTimes, Metadata};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -22,27 +24,35 @@ use gpushim_trace::regular::open_regular;
 
 /// Bytes on the disk up to which a trace is left as it is: it is read faster so.
 const WORTH: u64 = 1 << 20;
-/// Bytes that are compressed as one member of the file: of those that are all zeros, as the holes of a trace are, the
-/// same member stands for each.
+/// Bytes that are compressed as one member of the file.
+///
+/// All pieces of zeros, such as the holes of a trace, share one compressed member.
 const PIECE: usize = 1 << 20;
 /// Bytes that are compared at once.
 const CHUNK: usize = 64 << 10;
 
-/// Compresses traces in place, as far as [`in_place`] does. What stood in the way of the others; completes "failed to …".
+/// Compresses traces in place, each as [`in_place`] does. Returns the errors; each completes
+/// "failed to …".
 pub fn all(traces: &[PathBuf]) -> Vec<String> {
     let done = traces.iter().map(|trace| in_place(trace));
     done.filter_map(|done| Some(done.err()?.to_string()))
         .collect()
 }
 
-/// Compresses a trace in place, with its permissions and its time of change. Nothing is done, and `false` returned, if
-/// that is not worth it, if the trace's process may still run, or if another process just does the same.
+/// Compresses a trace in place, with its permissions and its time of change.
 ///
-/// A process is known to have ended only by its number, on the same host and in the same namespace: traces without these
-/// facts, or with those of another machine, are left alone.
+/// Does nothing and returns `false` in these cases:
+///
+/// - The trace is small, or compressed already.
+/// - Compression saves nothing, or makes a file that readers would refuse.
+/// - The trace's process may still run.
+/// - Another process compresses the trace at the same time, or has replaced it.
+///
+/// A process is known to have ended only by its number, on the same host and in the same namespace.
+/// Traces without these facts, or with those of another machine, are left alone.
 ///
 /// # Errors
-/// What stood in the way; the trace is as it was.
+/// The cause of the failure; the trace is unchanged.
 pub fn in_place(path: &Path) -> Result<bool> {
     let place = || format!("compress {}", path.display());
     let (mut file, meta) = open_regular(path).context(place())?;
@@ -57,7 +67,7 @@ pub fn in_place(path: &Path) -> Result<bool> {
     drop(out);
     let filled = same(path, packed.file()).context(place())?;
     let finished = packed.file();
-    // A reader refuses files that unpack to a multiple of themselves that few have.
+    // A reader refuses files that unpack to an unusual multiple of their size.
     let size = finished.metadata().context(place())?;
     if taken(&size) >= before || filled > most_unpacked(finished) {
         return Ok(false);
@@ -73,7 +83,8 @@ pub fn in_place(path: &Path) -> Result<bool> {
         return Ok(false);
     }
     packed.persist(path, Readers::Owner).context(place())?;
-    // The name is on the disk with the folder. If that fails, the old file may be back after a crash, which is whole, too.
+    // Flush the folder, so that the name is on the disk. If this fails, a crash may restore the old
+    // file, which is complete, too.
     let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
     Ok(true)
 }
@@ -82,7 +93,8 @@ fn taken(meta: &Metadata) -> u64 {
     meta.blocks().saturating_mul(512)
 }
 
-/// Whether the process that wrote a trace is known to have ended, and no other one has the trace mapped.
+/// True if the process that wrote a trace is known to have ended, and no other process maps the
+/// trace.
 fn has_ended(path: &Path) -> bool {
     let Ok(trace) = Trace::open_ring(path) else {
         return false;
@@ -100,7 +112,7 @@ fn has_ended(path: &Path) -> bool {
     is_here && !is_in_use(&trace) && !is_mapped()
 }
 
-/// Whether no other process compresses this file. The lock goes with the descriptor.
+/// True if no other process compresses this file. The lock ends with the descriptor.
 fn is_ours_alone(file: &File) -> bool {
     // SAFETY: a system call with plain numbers, on a descriptor that is open.
     let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -137,10 +149,10 @@ pub fn compress(file: &mut File, out: &mut dyn Write) -> Result<()> {
     }
 }
 
-/// That what was compressed is what is in the file: how many bytes of it are in chunks that are not all zeros.
+/// Checks that compressed data equals the file. Returns the bytes in chunks that are not all zeros.
 ///
 /// # Errors
-/// Those of reading, and that the file has changed.
+/// Errors of reading, and an error if the file has changed.
 pub fn same(path: &Path, packed: impl Read) -> Result<u64> {
     let mut plain = File::open(path)?;
     let mut unpacked = MultiGzDecoder::new(BufReader::new(packed));

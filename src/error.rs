@@ -3,11 +3,12 @@
 use std::error::Error as Source;
 use std::{fmt, io};
 
-/// What a fallible function of the command returns.
+/// Result of a fallible function of the command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be done. Its text completes "failed to …": what was to be done and where, and after a
-/// colon what stood in the way.
+/// Description of a failure. Its text completes "failed to …".
+///
+/// The text names the task and the place, and the cause after a colon.
 #[derive(Debug)]
 pub struct Error {
     what: Option<String>,
@@ -15,7 +16,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Of this text alone.
+    /// Error with this text alone.
     pub fn new(what: impl Into<String>) -> Error {
         Error {
             what: Some(what.into()),
@@ -23,7 +24,7 @@ impl Error {
         }
     }
 
-    /// Whether it is that the reader of what is written has gone.
+    /// True if the reader of the output has closed its end.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         let mut source = self.source();
         while let Some(error) = source {
@@ -59,7 +60,7 @@ impl Source for Error {
     }
 }
 
-/// What other crates return, with nothing to add.
+/// Errors of other crates, without added text.
 macro_rules! from {
     ($($of:ty),*) => {
         $(impl From<$of> for Error {
@@ -82,7 +83,7 @@ from!(
     gpushim_trace::Error
 );
 
-/// Says what was to be done when something failed.
+/// Adds the failed task to an error.
 pub trait Context<T> {
     /// With a text in front of the error's own, as in "write FILE".
     ///

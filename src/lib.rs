@@ -1,14 +1,17 @@
 //! The command `gpushim`: it opens recordings of GPU memory, analyses them, and writes the results.
 //!
-//! A [`recording`] is a trace of the shim, a PyTorch memory snapshot, a log of RMM or a list of requests.
-//! Each gives the same events. The [`ledger`] decides what an event does to the blocks and the sums of
-//! memory; [`loops`] finds the loops of a run; [`symbols`] names the functions of stacks. Each feature of
-//! the command has a folder with its results, its sentences and its subcommand: [`report`], [`growth`],
-//! [`peak`], [`oom`], [`replay`] and the others. No feature imports another one's `command.rs`;
-//! [`command`] alone knows every subcommand.
+//! A [`recording`] is a trace of the shim, a PyTorch memory snapshot, a log of RMM or a list of
+//! requests. Each gives the same events.
 //!
-//! The crate is the command's own: its interface changes with the command. To read traces in a program of yours use
-//! `gpushim-trace`.
+//! The [`ledger`] decides the effect of an event on the blocks and the sums of memory. [`loops`]
+//! finds the loops of a run. [`symbols`] names the functions of stacks.
+//!
+//! Each feature of the command has a folder with its results, its sentences and its subcommand:
+//! [`report`], [`growth`], [`peak`], [`oom`], [`replay`] and the others. No feature imports another
+//! one's `command.rs`. [`command`] alone knows every subcommand.
+//!
+//! The crate is the command's own: its interface changes with the command. To read traces in
+//! another program, use `gpushim-trace`.
 //!
 //! ```
 //! use gpushim_command::{recording, report};

@@ -1,4 +1,4 @@
-//! The command `gpushim`.
+//! The `gpushim` command's entry point.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,9 @@
-//! Files that have their names only once they are whole.
+//! Files that get their names only when they are complete.
 //!
-//! Data is written into a new file in the same folder, which other users cannot read, and which gets its name when it is
-//! complete. Until then it has none, and is gone with a process that is killed; where the file system cannot do that, it
-//! has a random name. A link or a file that another user planted under a predictable name is never opened.
+//! Data is written into a new file in the same folder, which other users cannot read. Until it is
+//! complete the file has no name, and the kernel frees it if the process is killed. Where the file
+//! system cannot make such files, the file has a random name. A link or a file that another user
+//! planted under a predictable name is never opened.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -18,12 +19,15 @@ use tempfile::{Builder, TempPath};
 pub enum Readers {
     /// The user who writes it: the file contains data of the recording.
     Owner,
-    /// Everybody.
+    /// All users of the machine.
     All,
 }
 
-/// Writes a file that gets its name when it is complete. An existing file of that name is replaced, also a link or a
-/// pipe, which another user may have planted; only a device is written to as it is, and what is in `/dev` or `/proc`.
+/// Writes a file that gets its name when it is complete.
+///
+/// An existing file of that name is replaced, also a link or a pipe. Another user may have planted
+/// these. Only character devices, and files in `/dev` (except `/dev/shm`) or `/proc`, are written
+/// in place.
 ///
 /// # Errors
 /// Errors of `write` and of the file system; an existing file of that name is then unchanged.
@@ -64,7 +68,7 @@ impl Unfinished {
     /// A new, empty file in the folder of a path.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn beside(path: &Path) -> io::Result<Unfinished> {
         let folder = folder_of(path).to_path_buf();
         if let Some(file) = nameless(&folder) {
@@ -90,10 +94,11 @@ impl Unfinished {
         &self.file
     }
 
-    /// Gives the file the name that it is to have.
+    /// Gives the file its final name.
     ///
     /// # Errors
-    /// What the file system said, and if a trace was truncated while it was read: what is in the file may be wrong.
+    /// Errors of the file system, and an error if a trace was truncated while it was read: the
+    /// content of the file may then be wrong.
     pub fn persist(self, path: &Path, readers: Readers) -> io::Result<()> {
         if gpushim_trace::lost::any() {
             return Err(io::Error::other("a trace was truncated while it was read"));
@@ -120,7 +125,8 @@ fn names() -> Builder<'static, 'static> {
     names
 }
 
-/// A new file without a name, which [`link`] can name; `None` where the file system or a missing `/proc` forbids it.
+/// A new file without a name, for [`link`] to name. `None` if the file system or a missing `/proc`
+/// forbids it.
 fn nameless(folder: &Path) -> Option<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

@@ -1,5 +1,7 @@
-//! Thousands of damaged trace files, and those that fuzzing began with and found: the reader returns
-//! from each with what can be read. `scripts/fuzz` goes on from here for as long as one likes.
+//! Thousands of damaged trace files, and the files of fuzzing: the reader returns the readable part
+//! of each.
+//!
+//! `scripts/fuzz` continues from here for any length of time.
 
 use std::path::Path;
 
@@ -13,7 +15,8 @@ mod seeds;
 use gpushim_trace::layout::{HEADER_BYTES, PartKind, checksum, get_u32, header, part};
 use read_all::read_all;
 
-/// Changes in one place of a file: which part (the header is one), where in it, what, how often.
+/// Changes in one place of a file: number of the part (the header is one), place in it, change,
+/// count.
 type Damage = (usize, prop::sample::Index, Change, usize);
 
 #[derive(Clone, Debug)]
@@ -158,7 +161,8 @@ fn the_corpus_is_read() {
     assert!(bytes < 700 << 10, "{bytes} bytes: keep it small");
 }
 
-/// A file with these numbers at these places of the directory's entries, and a sum that says it is so.
+/// A file with these numbers at these places of the directory's entries, and a sum that says it is
+/// so.
 fn with(mut content: Vec<u8>, numbers: &[(PartKind, usize, u64)]) -> Vec<u8> {
     let directory = get_u32(&content, header::PARTS_OFFSET).unwrap() as usize;
     for (kind, field, number) in numbers {

@@ -1,4 +1,4 @@
-//! Damaged trace files, in every format: each exporter writes what can be read.
+//! Damaged trace files, in every format: each exporter writes the readable part.
 
 use std::path::Path;
 use std::process::Command;
@@ -90,7 +90,7 @@ fn the_command_says_what_it_could_not_do() {
     let fine = gpushim(dir, &["export", "--to", "json", "-o", "a.json", "a.trace"]);
     assert_eq!(fine, (Some(0), String::new()));
     assert!(dir.join("a.json").exists());
-    // What can be done is done, and the rest is said.
+    // The possible exports are made, and the failures are reported.
     let (code, said) = gpushim(
         dir,
         &[

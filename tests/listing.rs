@@ -1,4 +1,5 @@
-//! `gpushim events` with its conditions, and what the command says of itself: completions, manual pages.
+//! `gpushim events` with its conditions, and the command's own descriptions: completions, manual
+//! pages.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,8 +15,11 @@ fn gpushim(dir: &Path, args: &[&str]) -> Output {
     command.output().expect("the command")
 }
 
-/// On thread 1: 1 KiB, then within `forward` 2 MiB, which is freed after it. On thread 2, which has no ranges, 3 MiB
-/// within `forward` on stream 0x70, of device 1; 4 MiB after it on the default stream.
+/// Writes the trace of two threads.
+///
+/// - Thread 1: 1 KiB, then within `forward` 2 MiB, which is freed after it.
+/// - Thread 2, which has no ranges: 3 MiB within `forward` on stream 0x70, of device 1, and 4 MiB
+///   after it on the default stream.
 fn sample(path: &Path) {
     let writer = Writer::create(path, &WriterOptions::default()).expect("a trace");
     let event = |kind, thread, address, size| Event {
@@ -56,7 +60,7 @@ fn sample(path: &Path) {
     }
 }
 
-/// The sizes of what is listed.
+/// The sizes of the listed events.
 fn listed(dir: &Path, conditions: &[&str]) -> Vec<u64> {
     let args = ["events", "--format", "json", "a.trace"];
     let output = gpushim(dir, &[&args, conditions].concat());
@@ -129,7 +133,7 @@ fn shells_can_complete_the_command() {
             assert!(script.contains(known), "{shell} without {known}");
         }
     }
-    // What bash makes of it; other shells may not be there.
+    // Result in bash; other shells may not be installed.
     let script = "source <(\"$0\" completions bash); COMP_WORDS=(gpushim gro); COMP_CWORD=1; \
                   _gpushim gpushim gro gpushim; echo \"${COMPREPLY[@]}\"";
     let output = Command::new("bash")

@@ -1,4 +1,4 @@
-//! `gpushim replay` as a process: what it prints, and recordings that make no sense.
+//! `gpushim replay` as a process: its output, and recordings that make no sense.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What comes of a file with every policy, as text and as JSON: all say the same, and none panics.
+/// Results of a file with every policy, as text and as JSON. All agree, and none panics.
 fn each(dir: &Path, file: &str, code: i32) -> (String, Value) {
     let plain = replay(dir, &[file]);
     let stderr = text(&plain.stderr);
@@ -123,7 +123,7 @@ fn absurd_sizes_are_refused_and_what_comes_after_is_served() {
     for policy in policies {
         assert_eq!(policy["out_of_memory"], 3, "{policy}");
         assert_eq!(policy["peak_requested"], 1 << 20, "{policy}");
-        // RMM's arenas take half of an H100, whatever is asked for.
+        // RMM's arenas take half of an H100, for any requests.
         let most = if policy["policy"] == "rmm-arena" {
             85_017_493_504 / 2
         } else {
@@ -160,7 +160,7 @@ fn tens_of_thousands_of_streams_are_folded_into_those_that_are_told_apart() {
     assert_eq!(all.status.code(), Some(0), "{}", text(&all.stderr));
     let all: Value = serde_json::from_slice(&all.stdout).unwrap();
     let device = &all["results"][0]["devices"][0];
-    // 512 are told apart; the last hundred blocks are not freed.
+    // 512 are distinguished; the last hundred blocks are not freed.
     assert_eq!(device["odd"]["more_streams"], 2 * (70_000 - 512) - 100);
     assert_eq!(
         device["policies"].as_array().map(Vec::len),

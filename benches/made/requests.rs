@@ -2,16 +2,16 @@
 
 use super::{Op, Request, Requests};
 
-/// What a sequence is like.
+/// Parameters of a generated sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The same seed gives the same sequence.
+    /// Seed of the sequence. Equal seeds give equal sequences.
     pub seed: u64,
     /// Layers of the model; each has parameters, gradients, optimizer state and an activation.
     pub layers: u32,
-    /// Iterations.
+    /// Number of training iterations.
     pub steps: u32,
-    /// Whether the length of the input differs between iterations.
+    /// True if the length of the input differs between iterations.
     pub varies: bool,
     /// Blocks of each iteration that are never freed.
     pub leaks: u32,
@@ -96,8 +96,8 @@ impl Maker {
     }
 }
 
-/// Requests of a training of this shape: parameters once, optimizer state with the first step, gradients and
-/// activations in each, with short-lived memory between.
+/// Requests of a training of this shape: parameters once, optimizer state with the first step,
+/// gradients and activations in each, with short-lived memory between.
 pub fn generate(shape: &Shape) -> Requests {
     let mut maker = Maker::new(shape.seed, shape.streams);
     // 4 KiB to 16 MiB, as layers have.
@@ -142,12 +142,13 @@ pub fn generate(shape: &Shape) -> Requests {
     maker.requests
 }
 
-/// `live` live blocks, of which the `newest` newest ones change: each step frees one of them and allocates one of
-/// another's size. Two requests per step.
+/// Makes requests over `live` live blocks, two per step.
+///
+/// Each step allocates a block of one of 200 sizes, and frees one of the `newest` newest blocks.
 pub fn churn(seed: u64, live: u32, newest: u32, steps: u32) -> Requests {
     let mut maker = Maker::new(seed, 1);
     let mut blocks: Vec<Live> = Vec::with_capacity(live as usize);
-    // 512 bytes to 64 MiB, small ones more often, of which each size is asked for again and again.
+    // 512 bytes to 64 MiB, small ones more often. Each size is requested repeatedly.
     let sizes: Vec<u64> = (0..200)
         .map(|_| (512 << maker.below(17)) + 512 * maker.below(8))
         .collect();

@@ -1,6 +1,8 @@
-//! Writes the files that fuzzing begins with into `corpus/trace`, where they replace those of the same
-//! name: `cargo run --example corpus [TRACE…]`, in `fuzz/`. Files that were found by fuzzing stay. Traces
-//! that are named are made compact and become `real-N`, with what lies beside them as their spool.
+//! Writes the first files for fuzzing into `corpus/trace`: `cargo run --example corpus [TRACE…]`,
+//! in `fuzz/`.
+//!
+//! Files of the same name are replaced. Files found by fuzzing stay. Named traces are made compact
+//! and become `real-N`, followed by their spools beside them.
 
 #[allow(dead_code, reason = "only the form of a spool is of use here")]
 #[path = "../read_all.rs"]

@@ -1,4 +1,4 @@
-//! The figures of a run in a file of TOML, to be reviewed and compared with later runs.
+//! Baseline: figures of a run in a TOML file, for a review and for comparison with later runs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,26 +13,27 @@ use crate::output::escape::shown;
 use crate::output::units::bytes;
 use crate::whole::{Readers, write_whole};
 
-/// The version of the format.
+/// Version of the file format.
 const VERSION: u32 = 1;
-/// A peak may differ by this many bytes, whatever the tolerance: workspaces of libraries come and go.
+/// Difference that is always allowed for a peak or reserved memory: at most this many bytes, and at
+/// most 1 % of the baseline. Workspaces of libraries vary by as much.
 const LEAST: u64 = 1 << 20;
 
-/// The figures of one or more recordings.
+/// Figures of one or more recordings.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     version: u32,
-    /// One, or one for each rank.
+    /// Figures of one recording, or of one for each rank.
     #[serde(default, rename = "run")]
     runs: Vec<Figures>,
-    /// Where it is.
+    /// Path of the file, for messages.
     #[serde(skip)]
     path: PathBuf,
 }
 
 impl Baseline {
-    /// Of these runs.
+    /// Makes a baseline of some runs.
     pub fn of(runs: Vec<Figures>) -> Baseline {
         Baseline {
             version: VERSION,
@@ -41,10 +42,10 @@ impl Baseline {
         }
     }
 
-    /// Reads a file that [`Baseline::save`] wrote, or a person.
+    /// Reads a file from [`Baseline::save`], or one that was edited by hand.
     ///
     /// # Errors
-    /// If it cannot be read, is no baseline, or is one of a later version.
+    /// The file cannot be read, is no baseline, or is of another version.
     pub fn load(path: &Path) -> Result<Baseline> {
         let place = path.display();
         let text = fs::read_to_string(path)
@@ -65,10 +66,10 @@ impl Baseline {
         Ok(baseline)
     }
 
-    /// Writes it.
+    /// Writes the baseline to a file.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = self.to_text();
         write_whole(path, Readers::All, |out| out.write_all(text.as_bytes())).map_err(
@@ -76,19 +77,20 @@ impl Baseline {
         )
     }
 
-    /// It as TOML, with sizes as people read them beside.
+    /// Formats the baseline as TOML, with readable sizes in comments.
     fn to_text(&self) -> String {
         let mut text = format!(
             "# GPU memory of a run, in bytes. Made by `gpushim check --save-baseline`; compare with `gpushim check --baseline`.\nversion = {VERSION}\n"
         );
         for run in &self.runs {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write_run(run, &mut text);
         }
         text
     }
 
-    /// What is more than in the baseline, but for this part of it.
+    /// Compares figures with the baseline. Increases of more than `tolerance`, a part of the old
+    /// value, fail.
     pub fn compare(&self, figures: &Figures, tolerance: f64) -> Vec<Outcome> {
         let mut all = self.runs.iter();
         let same_rank = all.clone().find(|run| run.rank == figures.rank);
@@ -157,7 +159,7 @@ impl Baseline {
     }
 }
 
-/// A value against the one of the baseline.
+/// Compares a value with the one of the baseline.
 fn against(name: &str, measured: u64, before: u64, tolerance: f64) -> Outcome {
     let spare = ((before as f64 * tolerance) as u64).max(LEAST.min(before / 100));
     let allowed = before.saturating_add(spare);
@@ -194,7 +196,7 @@ fn percent(measured: u64, before: u64) -> f64 {
     (measured as f64 / before.max(1) as f64 - 1.0) * 100.0
 }
 
-/// The call site that holds most more than before, in words.
+/// Formats the call site with the largest increase.
 fn grown_holder(before: &Device, after: &Device) -> Option<String> {
     let more = |holder: &super::figures::Holder| {
         let old = before.holders.iter().find(|old| old.by == holder.by);
@@ -233,7 +235,7 @@ fn write_run(run: &Figures, text: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// A text as a basic string of TOML.
+/// Formats a text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     let text = shown(text);
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))

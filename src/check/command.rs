@@ -1,4 +1,4 @@
-//! `gpushim check`: does a run keep to its limits?
+//! `gpushim check`: compares a run with limits or a baseline.
 
 use std::path::PathBuf;
 

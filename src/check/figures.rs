@@ -1,83 +1,83 @@
-//! The figures of a recording that are checked, and kept in a baseline.
+//! Figures of a recording that are checked, and kept in a baseline.
 
 use serde::Deserialize;
 
 use crate::output::answer::ONE_MOMENT;
 use crate::report::{FindingKind, Report, Topic};
 
-/// Call sites at the peak that are kept.
+/// Most call sites at the peak that are kept.
 const HOLDERS: usize = 10;
 
-/// What a recording comes to.
+/// Figures of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// The rank of the process in its job, if it has one.
+    /// Rank of the process in its job, if it has one.
     #[serde(default)]
     pub rank: Option<String>,
-    /// By device.
+    /// Figures of each used device.
     #[serde(default, rename = "device")]
     pub devices: Vec<Device>,
-    /// Bytes that live memory grows by with each iteration, where that is certain.
+    /// Certain growth of live memory by layer.
     #[serde(default)]
     pub growth: Vec<Growth>,
-    /// Bytes that iterations left behind, where that is certain.
+    /// Bytes that iterations certainly left allocated.
     #[serde(default)]
     pub leaked: u64,
-    /// Requests that ran out of memory.
+    /// Number of requests that ran out of memory.
     #[serde(default)]
     pub out_of_memory: u64,
-    /// Why growth and leaks could not be told, if that is so. Of no use in a baseline.
+    /// Reason for which growth and leaks are uncertain, if they are. A baseline does not have it.
     #[serde(skip)]
     pub untold: Option<String>,
-    /// Why a request may have failed that is not in the recording. Of no use in a baseline.
+    /// Reason for which the recording may lack a failed request. A baseline does not have it.
     #[serde(skip)]
     pub unread: Option<&'static str>,
 }
 
-/// The figures of a device, bytes.
+/// Figures of a device, bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// Its ordinal, if it is known.
+    /// Device ordinal, if it is known.
     #[serde(default)]
     pub gpu: Option<u8>,
-    /// Of what the peak is: `tensors` or `device memory`.
+    /// Kind of the peak: `tensors` or `device memory`.
     pub of: String,
-    /// The most that was live.
+    /// Most bytes that were live.
     pub peak: u64,
-    /// The most that was held from the driver.
+    /// Most bytes that were held from the driver.
     pub reserved: u64,
     /// Call sites that held most at the peak.
     #[serde(default, rename = "holder")]
     pub holders: Vec<Holder>,
 }
 
-/// Bytes that a call site held at the peak.
+/// Bytes of a call site at the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
-    /// The function, with its place.
+    /// Name of the function, with its place.
     pub by: String,
-    /// Bytes.
+    /// Bytes of its live blocks.
     pub bytes: u64,
 }
 
-/// Growth of a layer.
+/// Growth of live memory on one layer.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growth {
-    /// Of what: `tensors`, `device memory`, `pinned host memory` and so on.
+    /// Kind of memory: `tensors`, `device memory`, `pinned host memory` and so on.
     pub of: String,
-    /// Bytes per iteration.
+    /// Growth of live bytes in each iteration.
     pub per_iteration: u64,
-    /// It in a sentence.
+    /// Sentence about the growth.
     #[serde(skip)]
     pub text: String,
 }
 
 impl Figures {
-    /// Of a report.
+    /// Returns the figures of a report.
     pub fn of(report: &Report) -> Figures {
         let summary = &report.summary;
         let devices = summary.devices.iter().map(|device| {
@@ -132,7 +132,7 @@ impl Figures {
         }
     }
 
-    /// Bytes that a layer grows by with each iteration.
+    /// Growth of a layer in each iteration, bytes.
     pub fn growth_of(&self, of: &str) -> u64 {
         let growth = self.growth.iter().find(|growth| growth.of == of);
         growth.map_or(0, |growth| growth.per_iteration)
@@ -140,7 +140,7 @@ impl Figures {
 }
 
 impl Device {
-    /// What its peak is of, in words: `tensors on gpu 0`.
+    /// Names the peak: `tensors on gpu 0`.
     pub fn in_words(&self) -> String {
         match self.gpu {
             Some(gpu) => format!("{} on gpu {gpu}", self.of),

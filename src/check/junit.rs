@@ -7,7 +7,7 @@ use super::outcome::Status;
 use super::output::Checked;
 use crate::error::Result;
 
-/// All results as a document.
+/// Formats all results as a document.
 pub fn document(all: &[Checked]) -> Result<String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;

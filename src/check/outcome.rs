@@ -1,4 +1,4 @@
-//! The results of rules.
+//! Results of the rules of a check.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! The results of a check: as text, and as annotations of GitHub.
+//! Formats the results of a check as text, and as annotations of GitHub.
 
 use std::fmt::Write as _;
 
@@ -19,18 +19,18 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns true if a rule could not be told.
+    /// True if the result of a rule is unknown.
     pub fn is_open(&self) -> bool {
         self.checks.iter().any(|one| one.status == Status::Unknown)
     }
 
-    /// Whether a rule does not hold.
+    /// True if at least one rule fails.
     pub fn fails(&self) -> bool {
         self.checks.iter().any(|one| one.status == Status::Failed)
     }
 }
 
-/// One line for each result.
+/// Formats one line for each result.
 pub fn text(all: &[Checked]) -> String {
     let mut text = String::new();
     for checked in all {
@@ -43,7 +43,7 @@ pub fn text(all: &[Checked]) -> String {
                 Status::Unknown => ("?", Style::Warn),
             };
             let word = marked(style, &format!("{word:<5}"));
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "  {word} {}: {}",
@@ -55,8 +55,8 @@ pub fn text(all: &[Checked]) -> String {
     text
 }
 
-/// Workflow commands of GitHub: an error for each rule that does not hold, a notice for what could not be told.
-/// <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>
+/// Formats workflow commands of GitHub: an error for each failed rule, and a notice for each
+/// unknown result. <https://docs.github.com/actions/reference/workflow-commands-for-github-actions>
 pub fn github(all: &[Checked]) -> String {
     let mut text = String::new();
     for checked in all {
@@ -73,12 +73,12 @@ pub fn github(all: &[Checked]) -> String {
     text
 }
 
-/// A text after `::`, in one line.
+/// Escapes a text after `::` into one line.
 fn data(text: &str) -> String {
     shown(text).replace('%', "%25")
 }
 
-/// The value of a property.
+/// Escapes the value of a property.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -1,29 +1,29 @@
-//! Rules: what is compared with what, and the result.
+//! Rules: comparisons of figures with limits or a baseline.
 
 use super::baseline::Baseline;
 use super::figures::{Device, Figures};
 use super::outcome::{Outcome, Status};
 use crate::output::units::{bytes, count};
 
-/// A rule.
+/// A rule and its limit, if it has one.
 #[derive(Clone, Debug)]
 pub enum Rule {
-    /// The most that may be live on a device, bytes.
+    /// Most live bytes on a device.
     Peak(u64),
-    /// The most that may be held from the driver on a device, bytes.
+    /// Most bytes that a device holds from the driver.
     Reserved(u64),
-    /// The most that live memory may grow by with each iteration, bytes.
+    /// Most growth of live memory in each iteration, bytes.
     Growth(u64),
-    /// No iteration may leave anything behind, and memory may not grow.
+    /// Iterations must not leave memory allocated, and memory must not grow.
     NoLeaks,
     /// No request may run out of memory.
     NoOutOfMemory,
-    /// Nothing may be more than in a run before, but for a part of it.
+    /// No figure may exceed the baseline by more than a part of it.
     Baseline(Baseline, f64),
 }
 
 impl Rule {
-    /// The results for a recording.
+    /// Returns the results for a recording.
     pub fn check(&self, figures: &Figures) -> Vec<Outcome> {
         let each = |of: fn(&Device) -> u64, what: &str, most: u64| {
             let devices = figures.devices.iter();
@@ -42,7 +42,7 @@ impl Rule {
     }
 }
 
-/// A value that may be at most so much, bytes.
+/// Compares a value with the most that is allowed, bytes.
 fn at_most(name: String, measured: u64, allowed: u64) -> Outcome {
     let is_more = measured > allowed;
     let relation = if is_more { "more than" } else { "at most" };

@@ -91,7 +91,7 @@ impl CommonArgs {
         })
     }
 
-    /// As [`CommonArgs::each`], with the names of the recording's stacks.
+    /// Looks into each recording as [`CommonArgs::each`] does, with the names of its stacks.
     pub fn each_named<T: Answer>(
         &self,
         mut look: impl FnMut(&dyn Recording, Focus, &mut dyn Names) -> T,
@@ -129,14 +129,14 @@ impl CommonArgs {
         self.selection.top
     }
 
-    /// How it is to be printed.
+    /// Format in which the answer is printed.
     pub fn format(&self) -> Format {
         self.format
     }
 }
 
 impl MomentArgs {
-    /// Looks into each recording at the moment, and prints what is found there.
+    /// Looks into each recording at the moment, and prints the result.
     pub fn each<T: Answer>(
         &self,
         look: impl Fn(&dyn Recording, Focus, Moment, &mut dyn Names) -> T,

@@ -1,4 +1,4 @@
-//! Which trace files a subcommand is about.
+//! Trace files that a subcommand reads.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,10 @@ use crate::recording::{is_snapshot, plain, trace_of};
 use crate::whole::folder_of;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
-/// The files named without the companions of others among them, of a directory the traces in it, or else the newest that
-/// matches the pattern in force.
+/// Returns the named files, without companions of other named files.
+///
+/// A named directory stands for the traces in it, or for its snapshots if it has no trace. Without
+/// names the result is the newest file that matches the pattern in force.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
         let traces: HashSet<PathBuf> = files.iter().map(|path| plain(path)).collect();
@@ -28,8 +30,8 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// The traces of a directory, by their names, or else the snapshots; of anything else, and of a directory
-/// without any, the path itself.
+/// The traces of a directory, by their names, or else the snapshots; of anything else, and of a
+/// directory without any, the path itself.
 fn within(path: &Path) -> Vec<PathBuf> {
     let is_trace = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -52,7 +54,7 @@ fn within(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// All files that a pattern of `GPUSHIM_TRACE` may have produced, whatever process, rank and host.
+/// All files that a pattern of `GPUSHIM_TRACE` may have produced, for any process, rank and host.
 pub fn matching(pattern: &str) -> Vec<PathBuf> {
     let pattern = Path::new(pattern);
     let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else {
@@ -96,8 +98,9 @@ fn age(path: &Path) -> Option<SystemTime> {
     meta.created().or_else(|_| meta.modified()).ok()
 }
 
-/// The literal parts of a pattern's file name, between which anything may stand. The suffix that
-/// a taken name gets stands before the extension, which is therefore a part of its own.
+/// Literal parts of a pattern's file name. Any text may stand between them.
+///
+/// A taken name gets a suffix before its extension. The extension is therefore a part of its own.
 fn literals(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut letters = name.chars().peekable();
@@ -167,7 +170,7 @@ mod tests {
         ]);
         let read = names(&["a/run.trace", "b/run.trace.spool", "a/run.trace.spoolx"]);
         assert_eq!(named_or_newest(&all).unwrap(), read);
-        // Alone it is read, and its error says what it is.
+        // Alone it is read, and its error explains what it is.
         let alone = names(&["a/run.trace.spool"]);
         assert_eq!(named_or_newest(&alone).unwrap(), alone);
     }

@@ -42,7 +42,7 @@ impl IterationArg {
             .transpose()
     }
 
-    /// The same in the memory that a report begins with.
+    /// Finds the iterations in the memory that a report begins with.
     ///
     /// # Errors
     /// As [`IterationArg::find`].
@@ -66,7 +66,7 @@ impl IterationArgs {
         self.common.answer(answers)
     }
 
-    /// Analyses each recording. What is wrong with one is printed on stderr.
+    /// Analyses each recording. Errors of one recording are printed on stderr.
     pub fn find<T>(
         &self,
         look: impl FnMut(&dyn Recording, Focus, Option<&Given>) -> T,
@@ -86,12 +86,12 @@ impl IterationArgs {
         })
     }
 
-    /// Lines of each list.
+    /// Number of lines of each list.
     pub fn top(&self) -> usize {
         self.common.top()
     }
 
-    /// How it is to be printed.
+    /// Format in which the answer is printed.
     pub fn format(&self) -> Format {
         self.common.format()
     }

@@ -1,4 +1,4 @@
-//! Where `libgpushim.so` is.
+//! Search for `libgpushim.so`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,24 @@ const NAME: &str = "libgpushim.so";
 /// The Python package that carries the library, and where in it.
 const PACKAGE: &str = "gpushim";
 const WITHIN_PACKAGE: [&str; 3] = ["", "lib", "bin"];
-/// Where packages of distributions put it.
+/// Folders in which packages of distributions install the library.
 const SYSTEM: [&str; 3] = [
     "/usr/lib/gpushim",
     "/usr/lib64/gpushim",
     "/usr/local/lib/gpushim",
 ];
 
-/// The library that `run` preloads: `$GPUSHIM_LIBRARY`, or else the first of: next to the command, in `../lib`, in the
-/// Python package that was installed with it, in `/usr/lib/gpushim`.
+/// Finds the library that `run` preloads.
+///
+/// `$GPUSHIM_LIBRARY` is used if it is set. Otherwise the first that exists is used:
+///
+/// - next to the command,
+/// - in `../lib`,
+/// - in the Python package that was installed with the command,
+/// - in the folders of [`SYSTEM`].
 ///
 /// # Errors
-/// There is none, or the loader cannot be told its path.
+/// There is no library, or its path cannot be passed to the loader.
 pub fn find() -> Result<PathBuf> {
     if let Some(path) =
         std::env::var_os(gpushim_config::LIBRARY.name).filter(|path| !path.is_empty())
@@ -69,7 +75,8 @@ fn places(beside: &Path) -> Vec<PathBuf> {
     places
 }
 
-/// Where the Python package of each version of Python below a `lib` would have it: `lib/python3.12/site-packages/gpushim`.
+/// Folders of the Python package below a `lib`, one for each version of Python:
+/// `lib/python3.12/site-packages/gpushim`.
 fn packages(lib: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(lib).into_iter().flatten().flatten();
     let is_python = |name: &str| name.starts_with("python3");
@@ -89,7 +96,7 @@ fn packages(lib: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The loader splits `LD_PRELOAD` at spaces and colons and knows no way to escape them.
+/// The loader splits `LD_PRELOAD` at spaces and colons, and has no escape for them.
 fn usable(path: PathBuf) -> Result<PathBuf> {
     let text = path.to_string_lossy();
     if text.contains([' ', ':', '\n', '\t']) {

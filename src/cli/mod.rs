@@ -1,4 +1,4 @@
-//! What the subcommands share: arguments, which files, how to print, and how far a pass is.
+//! Code that the subcommands share: arguments, choice of files, printing, and progress.
 
 pub(crate) mod common_args;
 pub(crate) mod files;

@@ -1,4 +1,4 @@
-//! How a subcommand prints, and what came of it.
+//! Output format of a subcommand, and its result.
 
 use clap::ValueEnum;
 
@@ -17,12 +17,12 @@ pub enum Format {
 pub enum Outcome {
     /// No findings and no errors.
     Fine,
-    /// The subcommand found what it looks for.
+    /// The subcommand found something.
     Found,
     /// A part failed; the error was printed.
     Failed,
     /// The exit code of a command that was run.
     Code(u8),
-    /// The signal that killed a command that was run.
+    /// Number of the signal that killed the program of `run`.
     Killed(i32),
 }

@@ -84,7 +84,6 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Nothing is done yet.
     pub fn new() -> Steps {
         let bar = if stderr().is_terminal() {
             ProgressBar::new(0)
@@ -106,7 +105,6 @@ impl Steps {
         }
     }
 
-    /// All is done.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
     }
@@ -117,11 +115,11 @@ struct Watched {
     recording: Box<dyn Recording>,
     begin: Instant,
     passes: AtomicU64,
-    /// Whether one of the passes that go on at the same time has its bar on the terminal.
+    /// True if one of the concurrent passes has its bar on the terminal.
     is_shown: AtomicBool,
 }
 
-/// A pass over the events.
+/// One pass over the events of a recording.
 struct Pass<'a> {
     events: Box<dyn Iterator<Item = Record> + Send + 'a>,
     watched: &'a Watched,

@@ -7,8 +7,8 @@ use super::terminal::{complain, say_problems};
 use crate::error::Result;
 use crate::recording::{self, Recording};
 
-/// Opens one file after the other with `open`, and hands each to `then`. A file that cannot be opened is
-/// reported on stderr and left out; the outcome is then [`Outcome::Failed`].
+/// Opens one file after the other with `open`, and hands each to `then`. A file that cannot be
+/// opened is reported on stderr and left out; the outcome is then [`Outcome::Failed`].
 ///
 /// # Errors
 /// The first of `then`, which ends it.
@@ -26,7 +26,9 @@ pub fn each<R>(
     Ok(outcome)
 }
 
-/// As [`each`]. An error of `then` is reported on stderr, too, and does not keep the others from being looked at.
+/// Opens and visits recordings as [`each`] does, and continues after an error of `then`.
+///
+/// An error of `then` is reported on stderr.
 ///
 /// # Errors
 /// The reader of the output has gone.
@@ -47,7 +49,8 @@ pub fn each_on_its_own<R>(
     Ok(if fails { Outcome::Failed } else { outcome })
 }
 
-/// Opens all readable files, and prints the problems of each file and the files that cannot be opened.
+/// Opens all readable files, and prints the problems of each file and the files that cannot be
+/// opened.
 pub fn all(paths: &[PathBuf]) -> (Vec<Box<dyn Recording>>, Outcome) {
     let mut outcome = Outcome::Fine;
     let recordings = paths.iter().filter_map(|path| {

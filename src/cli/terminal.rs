@@ -1,4 +1,4 @@
-//! Output to the terminal.
+//! Writing of text to the terminal.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -50,16 +50,16 @@ fn is_coloured(choice: ColorChoice) -> bool {
     choice != ColorChoice::Never
 }
 
-/// What stderr takes: whether colours, and how many letters a line.
+/// Capabilities of stderr: colours, and the width of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stderr {
-    /// Whether it gets colours.
+    /// True if stderr gets colours.
     pub is_coloured: bool,
-    /// Letters of a line.
+    /// Characters that fit into a line.
     pub width: usize,
 }
 
-/// What stderr takes now.
+/// Capabilities of stderr at this moment.
 pub fn of_stderr() -> Stderr {
     let err = io::stderr();
     let columns = err.is_terminal().then(|| terminal_size_of(&err)).flatten();
@@ -76,7 +76,8 @@ pub fn say(what: &dyn Display) {
     let _ = writeln!(io::stderr(), "gpushim: {}", for_people(&what.to_string()));
 }
 
-/// A message without the numbers that the system has for its errors beside their names, and safe to show.
+/// A message without the numbers that the system has for its errors beside their names, and safe to
+/// show.
 fn for_people(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_string();
@@ -87,7 +88,7 @@ fn for_people(message: &str) -> String {
     shown(&text)
 }
 
-/// Lines on stderr, which may have colours: what is from files in them has been made safe to show.
+/// Lines on stderr, which may have colours. Text from files must already be safe to show.
 pub fn say_lines(lines: &[String]) {
     let mut text = lines.join("\n");
     text.push('\n');

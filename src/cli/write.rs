@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::error::{Result, failed};
 use crate::whole::{self, Readers};
 
-/// Writes a file that has its name only once it is whole, and that only its owner may read.
+/// Writes a file that gets its name when it is complete. Only its owner may read it.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     write_for(path, Readers::Owner, write)
 }
 
-/// As [`write_whole`], for others, too.
+/// Writes a file as [`write_whole`] does, with a choice of the users who may read it.
 pub fn write_for(
     path: &Path,
     readers: Readers,

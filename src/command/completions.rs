@@ -1,4 +1,4 @@
-//! `gpushim completions`: what a shell needs to complete this command.
+//! `gpushim completions`: the script with which a shell completes this command.
 
 use std::io;
 

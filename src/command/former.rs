@@ -10,7 +10,7 @@ const SUBCOMMANDS: [(&str, &str); 3] = [
     ("flamegraph", "`html` and `export --to folded` now"),
 ];
 
-/// Returns what to type instead, if an error is of a former subcommand or format.
+/// Returns the present command to type, if an error is of a former subcommand or format.
 pub fn successor(error: &Error) -> Option<String> {
     let of = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => word.as_str(),

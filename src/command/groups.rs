@@ -1,4 +1,5 @@
-//! The subcommands by what one wants to do, as `--help` lists them, and the screen that `gpushim` alone shows.
+//! Subcommands grouped by purpose, as `--help` lists them, and the screen that `gpushim` alone
+//! shows.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ use crate::cli::terminal::{Color, of_stderr};
 use crate::output::style::{self, Style};
 use crate::output::wrap::paragraph;
 
-/// What a user wants, and the subcommands for it, each in a few words.
+/// Purposes, and the subcommands for each with a description in a few words.
 const GROUPS: [(&str, &[(&str, &str)]); 6] = [
     (
         "Record",
@@ -110,7 +111,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
     ),
 ];
 
-/// What to type, for who types nothing.
+/// Screen that is shown if the command has no arguments.
 const SCREEN: &str = "\
 gpushim records the GPU memory of CUDA programs and finds what is wrong with it.
 
@@ -143,7 +144,7 @@ pub fn command() -> clap::Command {
         .after_help(groups)
 }
 
-/// All groups, in lines of at most this many letters.
+/// All groups, in lines of at most this many characters.
 fn list(columns: usize, is_coloured: bool) -> String {
     let all = GROUPS
         .iter()
@@ -165,7 +166,7 @@ fn list(columns: usize, is_coloured: bool) -> String {
     text
 }
 
-/// Says on stderr what to type.
+/// Prints on stderr which command to type.
 pub fn say_what_to_type() {
     Color::Auto.set();
     let is_coloured = of_stderr().is_coloured;
@@ -184,7 +185,8 @@ pub fn say_what_to_type() {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What `--color` says, before the words are parsed: the parser's own output is to follow it, too.
+/// Value of `--color`, found before the words are parsed, because the parser's own output follows
+/// it, too.
 pub fn color_in(words: &[OsString]) -> Color {
     let run = words.iter().position(|word| word == "run");
     let ours = words.get(..run.unwrap_or(words.len())).unwrap_or_default();

@@ -1,5 +1,7 @@
-//! The command `gpushim`: its subcommands and exit codes. A subcommand with options of its own is in the folder of its
-//! feature; those without, and those without a feature, are here.
+//! The command `gpushim`: its subcommands and exit codes.
+//!
+//! A subcommand with options of its own is in the folder of its feature. Subcommands without
+//! options, and subcommands without a feature, are here.
 //!
 //! Exit codes: 0 no finding, 1 a finding, 2 an error. `run` ends as its program ended.
 
@@ -109,7 +111,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let words = crate::run::words::joined(std::env::args_os());
     if words.len() < 2 {
-        // Code 0 would say that nothing was found: a script whose subcommand is an empty variable must not pass.
+        // Code 0 would say that nothing was found: a script whose subcommand is an empty variable
+        // must fail.
         groups::say_what_to_type();
         return ExitCode::from(2);
     }
@@ -191,7 +194,7 @@ mod tests {
                 .collect();
             assert!(!examples.is_empty(), "no example of {name}: {help:?}");
             for example in examples {
-                // What a shell would take for itself.
+                // Leave out the parts that a shell interprets.
                 let line = example.split(['#', '|', '>']).next().unwrap_or_default();
                 let words = std::iter::once("gpushim").chain(line.split_whitespace());
                 let parsed = Cli::try_parse_from(words);

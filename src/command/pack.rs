@@ -73,7 +73,9 @@ pub fn main(args: &Args) -> Result<Outcome> {
     })
 }
 
-/// Writes the compressed file, reads it back, and removes the other. The bytes on disk of both, and the new path.
+/// Writes the compressed file, reads it back, and removes the original unless `keep` is set.
+///
+/// Returns the bytes on disk of both files, and the new path.
 fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
     let mut name = path.as_os_str().to_os_string();
     name.push(".gz");
@@ -93,7 +95,7 @@ fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
         .map_err(Error::from)
         .and_then(|packed| same(path, packed))
     {
-        // What is wrong with it is the message; that it cannot be removed would be another one.
+        // The message is the error of the file. A failure to remove it would be another error.
         let _ = std::fs::remove_file(&packed);
         return Err(error).context(place());
     }

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::output::envelope::SCHEMA;
 
-/// Where it is kept.
+/// Path of the schema file.
 const FILE: &str = "docs/json.schema.json";
 
-/// The schemas of the results, and of what all recordings are together, by subcommand.
+/// The schemas of the results, and of the result of all recordings together, by subcommand.
 fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Value>)> {
     fn of<T: JsonSchema>(types: &mut SchemaGenerator) -> Value {
         types.subschema_for::<T>().to_value()
@@ -80,7 +80,7 @@ fn envelope(command: &str, result: Value, job: Option<Value>) -> Value {
     })
 }
 
-/// Says of each object that it has no other fields, and drops what only says how wide a number is.
+/// Forbids other fields in each object, and drops the widths of numbers.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! `gpushim control`: its arguments and what it says.
+//! `gpushim control`: its arguments and its output.
 
 use std::path::PathBuf;
 

@@ -14,7 +14,7 @@ pub fn beside(trace: &Path) -> PathBuf {
     trace.with_extension("dump.trace")
 }
 
-/// Writes the copy, which has its name once it is whole and which only its owner may read.
+/// Writes the copy, which gets its name when it is complete. Only its owner may read it.
 ///
 /// # Errors
 /// There is a file of that name, or the copy cannot be made; completes "failed to …".
@@ -32,7 +32,7 @@ pub fn write(trace: &Path, copy: &Path) -> Result<Moment> {
     Ok(moment)
 }
 
-/// What was copied, and what was not.
+/// Sentence with the amount of data copied, and the events missing in the copy.
 pub fn said(copy: &Path, moment: Moment) -> String {
     let mut said = format!(
         "copied to {}: blocks live {}, events in the ring {}",

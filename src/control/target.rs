@@ -10,7 +10,7 @@ use gpushim_trace::control::{Answer, Asker, Busy, Request};
 use crate::error::{Error, Result, failed};
 use crate::top::traces_of;
 
-/// How long a process has time to answer. Its thread looks at least once a second.
+/// Time in which a process must answer. Its thread reads requests at least once a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A process that writes a trace.
@@ -24,7 +24,8 @@ impl Target {
     /// The process with this id.
     ///
     /// # Errors
-    /// There is no such process, it is another user's, or it writes no trace; completes "failed to …".
+    /// There is no such process, it is another user's, or it writes no trace; completes "failed to
+    /// …".
     pub fn find(pid: u32) -> Result<Target> {
         let of_process = |why: String| failed!("control process {pid}: {why}");
         let folder = format!("/proc/{pid}");
@@ -112,18 +113,18 @@ impl Target {
         Err(self.error(what, &why))
     }
 
-    /// Where its trace is.
+    /// Path of the process's trace.
     pub fn trace(&self) -> &Path {
         self.asker.path()
     }
 
-    /// That something could not be done with it.
+    /// Error for an operation on the process.
     pub fn error(&self, what: &str, why: &str) -> Error {
         failed!("{what} process {}: {why}", self.pid)
     }
 }
 
-/// Why a process has no trace that could be found.
+/// Reason for which no trace of a process could be found.
 fn without_trace(pid: u32) -> String {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
     let Ok(maps) = maps else {
@@ -150,19 +151,19 @@ fn status(pid: u32, name: &str) -> Option<String> {
     Some(line.trim_start_matches(':').trim().to_string())
 }
 
-/// The ids of a process: ours, and those within the containers that it runs in.
+/// The ids of a process: in this namespace, and in the nested namespaces of its containers.
 fn ids_of(pid: u32) -> Vec<u32> {
     let ids = status(pid, "NSpid").unwrap_or_default();
     let ids = ids.split_whitespace().filter_map(|id| id.parse().ok());
     ids.chain([pid]).collect()
 }
 
-/// Whether a process is not there any more.
+/// True if a process has ended.
 fn has_ended(pid: u32) -> bool {
     status(pid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Whether a process was stopped, by a signal or a debugger.
+/// True if a process was stopped by a signal or a debugger.
 fn is_stopped(pid: u32) -> bool {
     status(pid, "State").is_some_and(|state| state.starts_with(['T', 't']))
 }

@@ -1,30 +1,31 @@
-//! Who asked for memory, by the stack of the allocation: a library, a framework, or code of the user's own.
+//! Determines the code that allocated memory from the stack: a library, a framework, or the user's
+//! own code.
 
 use crate::recording::{Frame, calls};
 use crate::symbols::{Kind, Origin, Symbol, base};
 
-/// The code that asked for memory.
+/// Code that allocated memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Asker {
-    /// The caching allocator of a framework, by the framework's name.
+    /// Caching allocator of a framework, by the framework's name.
     Framework(&'static str),
-    /// A library of CUDA's, by its place in [`LIBRARIES`].
+    /// Library of CUDA, by its index in [`LIBRARIES`].
     Library(usize),
     /// Other code, by the name of its file: an extension, the program itself, a function of Python.
     Code(String),
-    /// No code is known: no stack was recorded.
+    /// Unknown code, as no stack was recorded.
     NotRecorded,
 }
 
-/// A library that takes memory of a device for itself.
+/// A library that allocates device memory for itself.
 pub struct Library {
-    /// The beginning of its file name.
+    /// Prefix of its file name.
     file: &'static str,
-    /// The beginning of the names of its functions, for a library that is linked into another.
+    /// Prefix of its functions' names, for a library that is linked into another.
     function: &'static str,
-    /// The name that people know.
+    /// Name of the library for people.
     pub name: &'static str,
-    /// The purpose of its memory.
+    /// Purpose of its device memory.
     pub what: &'static str,
 }
 
@@ -42,10 +43,10 @@ const fn library(
     }
 }
 
-/// The number of NCCL in [`LIBRARIES`].
+/// Index of NCCL in [`LIBRARIES`].
 pub const NCCL: usize = 0;
 
-/// The libraries. The first that fits is it.
+/// Known libraries. The first one that matches a function is its library.
 pub const LIBRARIES: &[Library] = &[
     library("libnccl", "nccl", "NCCL", "communicators"),
     library("libcublas", "cublas", "cuBLAS", "workspaces"),
@@ -75,7 +76,7 @@ impl Library {
     }
 }
 
-/// Frameworks with an allocator of their own, by marks of the paths or the functions of their code.
+/// Frameworks with an allocator of their own, and marks in the paths or functions of their code.
 const FRAMEWORKS: [(&str, &[&str]); 5] = [
     (
         "PyTorch",
@@ -101,7 +102,7 @@ const FRAMEWORKS: [(&str, &[&str]); 5] = [
     ("RMM", &["rmm::", "librmm", "/rmm/"]),
 ];
 
-/// The framework that a function is of.
+/// Returns the framework of a function.
 fn framework(symbol: &Symbol) -> Option<&'static str> {
     let places = [symbol.module.as_deref(), symbol.file.as_deref()];
     let is_of = |mark: &&&str| match mark.contains('/') {
@@ -116,16 +117,17 @@ fn framework(symbol: &Symbol) -> Option<&'static str> {
         .map(|(name, _)| *name)
 }
 
-/// Code of PyTorch whose only business is its allocator.
+/// True for code of PyTorch that belongs to its allocator.
 fn is_allocator(symbol: &Symbol) -> bool {
     let file = symbol.module.as_deref().map_or("", base);
     symbol.origin() == Origin::Allocator || file.starts_with("libc10_cuda")
 }
 
 impl Asker {
-    /// Tells it of a stack: the innermost code that is no runtime and no interpreter.
+    /// Returns the innermost code of a stack that is no runtime and no interpreter.
     pub fn of(stack: &[Frame]) -> Asker {
-        // Of code within a framework that has no name: it may be of a library that is linked into it.
+        // Framework of an unnamed function. The function may belong to a library that is linked
+        // into the framework.
         let mut within = None;
         let mut python = None;
         for symbol in calls(stack) {
@@ -162,7 +164,7 @@ impl Asker {
     }
 }
 
-/// Tells that a framework passed on the request for one array, and did not fill its cache.
+/// True if a framework passed on the request for one array instead of filling its cache.
 pub fn is_passed_on(stack: &[Frame]) -> bool {
     calls(stack).any(|symbol| symbol.function.contains("CudaMallocAsync"))
 }
@@ -232,12 +234,12 @@ mod tests {
                 ],
                 "cuBLAS",
             ),
-            // One library asks another.
+            // One library calls another.
             (
                 vec![unknown("libcublas.so.13"), unknown("libcudnn_ops.so.9")],
                 "cuBLAS",
             ),
-            // A library that is linked into a framework is known by its function.
+            // A library that is linked into a framework is recognised by its function.
             (
                 vec![
                     unknown("libtorch_cuda.so"),

@@ -1,34 +1,34 @@
-//! Communicators of NCCL, and which of them memory was taken for: NCCL takes it on threads of its own.
+//! Communicators of NCCL and their memory. NCCL allocates the memory on threads of its own.
 
 use gpushim_trace::{Event, Kind, Record};
 
 use crate::ledger::Block;
 
-/// A communicator, or a set of them that one call made.
+/// A communicator, or a set of communicators from one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Communicator {
-    /// The place of the event that it began with.
+    /// Ticket of the event at its begin.
     begin: u64,
-    /// The place of the event that it was done with; the largest number while that has not come.
+    /// Ticket of the event at its end; the largest number until that event.
     end: u64,
-    /// The thread that asked for it.
+    /// Thread that made the call.
     thread: u32,
-    /// The device that was current on it.
+    /// Device that was current on the thread.
     device: u8,
-    /// Its ranks; 0 if that is not known.
+    /// Number of its ranks; 0 if unknown.
     pub ranks: u64,
-    /// The stack of the call that made it.
+    /// Stack of the call that made it.
     pub stack: u32,
-    /// Calls within the call: one function of NCCL's may call another.
+    /// Number of open calls within the call, since functions of NCCL may call each other.
     within: u32,
 }
 
-/// The communicators of a recording, in the order of their beginnings.
+/// Communicators of a recording, in the order of their begin.
 #[derive(Clone, Debug, Default)]
 pub struct Communicators(Vec<Communicator>);
 
 impl Communicators {
-    /// Takes an event in, if it is about them.
+    /// Handles an event; events of other kinds are ignored.
     pub fn event(&mut self, record: &Record) {
         let event = &record.event;
         if !matches!(event.kind, Kind::CommunicatorBegin | Kind::CommunicatorEnd) {
@@ -53,8 +53,8 @@ impl Communicators {
         }
     }
 
-    /// Finds the communicator during whose making a block came, and returns its number. Of several it is
-    /// the only one with the thread or the device of the block.
+    /// Finds the communicator in whose making a block was allocated, and returns its index. It must
+    /// be the only open one that matches: by thread, else among all, else by device.
     pub fn of(&self, block: &Block) -> Option<usize> {
         let then = |one: &Communicator| one.begin <= block.ticket && block.ticket < one.end;
         let is_its: [fn(&Communicator, &Block) -> bool; 3] = [
@@ -70,17 +70,17 @@ impl Communicators {
         })
     }
 
-    /// Tells that no communicator was seen to be made.
+    /// True if the recording has no communicators.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The communicator of a number.
+    /// Returns the communicator of an index.
     pub fn get(&self, number: usize) -> Option<&Communicator> {
         self.0.get(number)
     }
 
-    /// The only one that was ever made on a device, by its number.
+    /// Returns the index of the only communicator of a device.
     pub fn only_on(&self, device: u8) -> Option<usize> {
         let mut on = (self.0.iter().enumerate()).filter(|(_, one)| one.device == device);
         on.next()

@@ -1,39 +1,39 @@
-//! Memory of a device that the driver uses for itself: contexts, code, executable graphs; and that of
+//! Device memory that the driver uses for contexts, code and executable graphs, and the memory of
 //! other processes.
 
 use gpushim_trace::{Kind, Record};
 
-/// The driver's part of a device at a moment, bytes. What is not known yet is `None`.
+/// Driver memory of a device at a moment, bytes. Figures that are not known yet are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverPart {
-    /// Taken when code was loaded.
+    /// Bytes that were taken by loading code.
     pub modules: i128,
-    /// Taken when graphs became executable, less what their ends returned.
+    /// Bytes that were taken for executable graphs, less the returned bytes.
     pub graphs: i128,
-    /// In use by all processes and none of the above, nor reserved.
+    /// Bytes in use by all processes that are neither reserved nor counted above.
     pub rest: Option<i128>,
-    /// In use by others than this process.
+    /// Bytes in use outside of this process.
     pub others: Option<i128>,
 }
 
-/// The driver's part of a device, followed over a run.
+/// Driver memory of a device over a run.
 #[derive(Clone, Debug, Default)]
 pub struct Driver {
-    /// The part as it is now, followed.
+    /// Driver memory at present.
     pub now: DriverPart,
-    /// The part as it was first said.
+    /// First known figures of `rest` and `others`.
     first: DriverPart,
-    /// In use by all processes when the first context had been made.
+    /// Bytes in use by all processes after the first context was made.
     pub context_made: Option<i128>,
     /// Bytes of the whole device.
     pub total: Option<u64>,
-    /// The fewest bytes that were free at any moment that the driver was asked.
+    /// Fewest free bytes in any answer of the driver.
     pub least_free: Option<u64>,
 }
 
 impl Driver {
-    /// Takes an event in. `reserved`: bytes that the process held then. Returns false if it says nothing
-    /// of the driver's memory.
+    /// Handles an event. `reserved` is the bytes that the process held then. Returns false if the
+    /// event has no figures of the driver's memory.
     pub fn event(&mut self, record: &Record, reserved: i128) -> bool {
         let event = &record.event;
         let bytes = i128::from(event.size);
@@ -57,7 +57,7 @@ impl Driver {
         true
     }
 
-    /// The driver said how much is free, of how much.
+    /// Handles free and total bytes from the driver.
     fn asked(&mut self, [free, total]: [u64; 2], reserved: i128) {
         let in_use = i128::from(total) - i128::from(free);
         let rest = in_use - reserved - self.now.modules - self.now.graphs;
@@ -67,7 +67,7 @@ impl Driver {
         self.least_free = Some(self.least_free.map_or(free, |least| least.min(free)));
     }
 
-    /// Completes a moment's part by the first figures, where there had been none then.
+    /// Fills the unknown figures of a moment with the first known ones.
     pub fn completed(&self, then: DriverPart) -> DriverPart {
         DriverPart {
             rest: then.rest.or(self.first.rest),

@@ -1,4 +1,4 @@
-//! The table: rows from the sums of a device at a moment.
+//! Builds the table from the sums of a device at a moment.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -10,9 +10,9 @@ use super::sums::{DeviceSums, Key, MemorySums};
 use crate::recording::{CallSite, Names, is_workspace};
 use gpushim_trace::{Class, Event};
 
-/// Stacks of allocations that are looked at, those with most bytes.
+/// Most stacks of allocations that are resolved, the ones with most bytes.
 const NAMED: usize = 2048;
-/// Stacks of tensors that are looked at for workspaces, and the least bytes of one.
+/// Most stacks of tensors that are searched for workspaces, and the least bytes of one.
 const WORKSPACES: usize = 64;
 const WORKSPACE_LEAST: u64 = 1 << 20;
 
@@ -38,12 +38,12 @@ pub struct DeviceMemory {
     pub total: Option<u64>,
 }
 
-/// Who asked for memory, by stack: naming one takes long.
+/// Allocating code by stack. It is cached, since resolving a stack takes long.
 #[derive(Debug, Default)]
 pub struct Askers(FxHashMap<u32, (Asker, bool)>);
 
 impl Askers {
-    /// The owner of a stack, and whether it passed the request on for one array.
+    /// Returns the code of a stack. The flag is true if a request was passed on for one array.
     fn of(&mut self, names: &mut dyn Names, stack: u32) -> (Asker, bool) {
         let known = self.0.entry(stack).or_insert_with(|| {
             let frames = names.stack(stack);
@@ -54,7 +54,8 @@ impl Askers {
 }
 
 impl DeviceMemory {
-    /// Makes the table of each device that the process uses, at the moment of the sums or at the end.
+    /// Makes the table of each device that the process uses, at the moment of the sums or at the
+    /// end.
     pub fn of(memory: &MemorySums, at_end: bool, names: &mut dyn Names) -> Vec<DeviceMemory> {
         let mut askers = Askers::default();
         let devices = memory.devices();
@@ -75,7 +76,7 @@ impl DeviceMemory {
 
 #[cfg(test)]
 impl DeviceMemory {
-    /// Makes a table with tensors alone, for tests of what shows it.
+    /// Makes a table with tensors alone, for tests.
     pub fn of_tensors(bytes: u64) -> DeviceMemory {
         let mut rows = Rows::default();
         rows.plain(MemoryPart::Tensors, "PyTorch", "tensors", (bytes, 1));
@@ -102,7 +103,7 @@ impl DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Makes the table of this device with nothing on it.
+    /// Makes an empty table of this device.
     pub fn emptied(&self) -> DeviceMemory {
         DeviceMemory {
             rows: Vec::new(),
@@ -113,7 +114,7 @@ impl DeviceMemory {
     }
 }
 
-/// A device whose table is being made.
+/// Inputs for the table of a device.
 struct Making<'a> {
     communicators: &'a Communicators,
     device: u8,
@@ -127,7 +128,7 @@ impl Making<'_> {
         let mut held: Vec<(Key, u64, u64)> = self.of.held(self.at_end).collect();
         held.sort_unstable_by_key(|(key, bytes, _)| (std::cmp::Reverse(*bytes), *key));
         let mut rows = Rows::default();
-        // Segments of PyTorch outside of pools of graphs.
+        // Bytes and blocks of PyTorch's segments outside of pools of graphs.
         let mut segments = (0_u64, 0_u64);
         let mut rooms = 0_u64;
         let blocks = held.iter().filter(|(key, ..)| !key.is_tensor);
@@ -191,8 +192,8 @@ impl Making<'_> {
         self.finish(rows, totals.ns, unseen, names)
     }
 
-    /// Adds PyTorch's tensors, their workspaces and its cache, of its segments. Returns bytes of tensors
-    /// in memory that no event reserved.
+    /// Adds PyTorch's tensors, workspaces and cache from its segments. Returns bytes of tensors in
+    /// memory that no event reserved.
     fn framework(
         &self,
         mut segments: (u64, u64),
@@ -218,8 +219,8 @@ impl Making<'_> {
             .filter(|(place, _)| place.0 == MemoryPart::GraphPools)
             .fold(0_u64, |sum, (_, row)| sum.saturating_add(row.0));
         let said = said.unwrap_or(0).saturating_sub(pools);
-        // Segments without stacks, or of a recording that has only a framework's memory; else another
-        // allocator served the framework.
+        // Segments may be in other rows for these reasons: they have no stacks, the recording has
+        // only a framework's memory, or another allocator serves the framework.
         let others = [
             MemoryPart::Communicator,
             MemoryPart::Code,
@@ -245,7 +246,7 @@ impl Making<'_> {
         in_use.saturating_sub(segments.0)
     }
 
-    /// The row of a block of NCCL's.
+    /// Returns the row of a block of NCCL.
     fn of_nccl(&self, key: &Key) -> Place {
         let number = key
             .communicator
@@ -280,8 +281,8 @@ impl Making<'_> {
         }
     }
 
-    /// Adds the driver's part and makes the table. `unseen`: bytes of blocks in memory that no event
-    /// reserved.
+    /// Adds the driver's memory and makes the table. `unseen` is the bytes of blocks in memory that
+    /// no event reserved.
     fn finish(&self, mut rows: Rows, ns: u64, unseen: u64, names: &mut dyn Names) -> DeviceMemory {
         let driver = self.of.totals(self.at_end).driver;
         let bytes = |signed: i128| u64::try_from(signed.max(0)).unwrap_or(u64::MAX);
@@ -289,7 +290,7 @@ impl Making<'_> {
         let others = driver.others.filter(|_| driver.rest.is_some());
         if let Some(rest) = driver.rest {
             let mut own = rest - i128::from(unseen) - others.unwrap_or(0);
-            // What other threads took meanwhile was counted as code and graphs, too.
+            // Memory that other threads took at the same time was counted as code and graphs, too.
             for part in [&mut modules, &mut graphs] {
                 let less = (-own).clamp(0, *part);
                 *part -= less;
@@ -365,7 +366,7 @@ impl Making<'_> {
     }
 }
 
-/// Contents of the last row of a process's own memory.
+/// Texts of the last row of a process's own memory.
 const REST: &str = "kernels loaded at first use, their local memory, other: not told apart";
 const REST_OF_CONTEXTS: &str = "contexts, kernels, their local memory, other: not told apart";
 const REST_OF_ALL: &str =

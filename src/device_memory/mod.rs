@@ -1,10 +1,9 @@
-//! The memory of a device at a moment, by owner: one table whose rows add up to the bytes that the process
-//! uses.
+//! Device memory at a moment, by owner: a table whose rows add up to the used bytes.
 //!
-//! [`MemorySums`] adds up blocks by class and stack in one pass over the events, and code, graphs and
-//! contexts by the memory that went with them. `asker` tells from a stack which library asked.
-//! `communicators` tells which communicator of NCCL. [`DeviceMemory`] is the table, `text` its look.
-//! Memory that cannot be told apart is a row.
+//! [`MemorySums`] adds up blocks by class and stack in one pass over the events. It also adds up
+//! code, graphs and contexts by the change of memory around them. `asker` finds the allocating
+//! library from a stack, and `communicators` finds the communicator of NCCL. [`DeviceMemory`] is
+//! the table, and `text` is its output. Memory of unknown purpose has a row of its own.
 
 mod asker;
 mod communicators;

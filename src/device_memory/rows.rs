@@ -1,4 +1,4 @@
-//! Rows of the table: what they are, and how they are summed up.
+//! Rows of the table: their kinds, and their sums.
 
 use std::collections::BTreeMap;
 
@@ -65,10 +65,10 @@ pub struct MemoryRow {
     pub blocks: u64,
 }
 
-/// A key of rows: kind, owner, purpose, number, and the stack that made it.
+/// Key of a row: kind, owner, purpose, number, and the stack that made it.
 pub type Place = (MemoryPart, String, String, Option<u64>, u32);
 
-/// Rows that are being summed up.
+/// Bytes and blocks of rows while they are summed up.
 #[derive(Default)]
 pub struct Rows(pub BTreeMap<Place, (u64, u64)>);
 
@@ -80,7 +80,7 @@ impl Rows {
         row.1 = row.1.saturating_add(blocks);
     }
 
-    /// Adds bytes and blocks to a row that needs no number and no stack, if there are any.
+    /// Adds bytes and blocks to a row without number and stack. Does nothing for 0 bytes.
     pub fn plain(
         &mut self,
         part: MemoryPart,
@@ -94,7 +94,8 @@ impl Rows {
         }
     }
 
-    /// Takes bytes from a kind of row, at most `most`. Returns bytes and blocks that were taken.
+    /// Takes at most `most` bytes from the rows of a kind. Returns the bytes and blocks that were
+    /// taken.
     pub fn take(&mut self, part: MemoryPart, most: u64) -> (u64, u64) {
         let (mut bytes, mut blocks) = (0, 0);
         for (_, row) in self.0.iter_mut().filter(|(place, _)| place.0 == part) {

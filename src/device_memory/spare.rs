@@ -1,4 +1,4 @@
-//! Memory that a server's cache could have been given, too.
+//! Memory that a server could add to its cache.
 
 use serde::Serialize;
 
@@ -8,13 +8,13 @@ use super::sums::MemorySums;
 use crate::recording::{CallSite, Function, Names};
 use gpushim_trace::Event;
 
-/// Tensors of one call site are a cache if they are at least one in this many bytes of the device.
+/// Divisor of the device's bytes: tensors of one call site with at least that share are a cache.
 const LEAST: u64 = 4;
-/// Memory that stays free for the driver: one in this many bytes of the device, and at least
+/// Divisor of the device's bytes for the memory that stays free for the driver; at least
 /// `MARGIN_LEAST` bytes.
 const MARGIN: u64 = 100;
 const MARGIN_LEAST: u64 = 256 << 20;
-/// Less is not worth a line.
+/// Least bytes that are worth a line.
 const WORTH: u64 = 512 << 20;
 
 /// Memory that was free all the time beside a cache of fixed size.
@@ -34,7 +34,7 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// Looks at a device. `None` if it has no such cache, or no memory that was never used.
+    /// Looks at a device. `None` if it has no large cache, or no memory that was always free.
     pub fn of(memory: &MemorySums, at_end: &DeviceMemory, names: &mut dyn Names) -> Option<Spare> {
         let device = at_end.device.filter(|device| *device != Event::NO_DEVICE)?;
         let (_, of) = memory.devices().find(|(ordinal, _)| *ordinal == device)?;
@@ -42,7 +42,7 @@ impl Spare {
         let margin = (total / MARGIN).max(MARGIN_LEAST);
         let bytes = of.driver.least_free?.saturating_sub(margin);
         let (stack, cache) = of.kept_tensors()?;
-        // Weights are made in many places, a cache in one.
+        // Weights are allocated at many call sites, a cache at one.
         if bytes < WORTH || cache < total / LEAST {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Sums of the memory of each device, by everything that tells the owner, in one pass over the events: at
-//! the moment that is asked about, and at the end.
+//! Sums of the memory of each device, by the marks of its owner. One pass over the events computes
+//! them for a chosen moment and for the end.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use crate::ledger::{Block, Change, Ledger, Step, Sum};
 use crate::recording::Recording;
 use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record};
 
-/// The moment that is asked about.
+/// Moment that the sums are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// When most of a device was held from the driver, and of these moments when most of it was handed out.
+    /// Moment of the most memory held from the driver; of several, the one with most handed out.
     Peak,
-    /// Just before the event of this place.
+    /// Moment just before the event with this ticket.
     Ticket(u64),
-    /// The moment after the last event.
+    /// Moment after the last event.
     End,
 }
 
-/// Marks of a block that tell its owner.
+/// Marks of a block that determine its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// It is a framework's tensor, which lies in memory that is counted, too.
+    /// True for a framework's tensor. The memory around it is counted, too.
     pub is_tensor: bool,
-    /// The sort of memory it is.
+    /// Class of memory in the trace.
     pub class: Class,
-    /// Id of the stack of its allocation.
+    /// Id of the allocation's stack.
     pub stack: u32,
-    /// It was made while a stream captured, or lies in memory that was.
+    /// True if it was allocated in a stream capture, or lies in such memory.
     pub captured: bool,
-    /// It was made before the recording began.
+    /// True if it was allocated before the recording began and has no stack.
     pub earlier: bool,
-    /// The thread that allocated it; 0 for a tensor.
+    /// Thread that allocated it; 0 for a tensor.
     pub thread: u32,
-    /// The communicator of NCCL in whose making it came.
+    /// Communicator of NCCL in whose making it was allocated.
     pub communicator: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Held {
     }
 }
 
-/// The sum of a key: now, at the moment that is asked about, and what was there before the first event.
+/// Sums of a key: now, at the chosen moment, and before the first event.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfKey {
     now: Held,
@@ -63,48 +63,48 @@ struct OfKey {
     missing: Held,
 }
 
-/// The totals of a moment, bytes.
+/// Totals at a moment, bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// The time, ns since the start.
+    /// Time of the moment, ns since the start.
     pub ns: u64,
-    /// Held from the driver by the process, as far as it is seen.
+    /// Known bytes that the process held from the driver.
     pub reserved: i128,
-    /// Held by the framework, as it says.
+    /// Bytes that the framework held according to itself.
     pub framework: Option<u64>,
-    /// The memory of the driver itself.
+    /// Memory of the driver itself.
     pub driver: DriverPart,
 }
 
-/// The sums of a single device.
+/// Sums of a single device.
 #[derive(Debug, Default)]
 pub struct DeviceSums {
     keys: FxHashMap<Key, OfKey>,
-    /// Keys whose sums differ from those of the moment.
+    /// Keys whose current sums differ from the sums of the moment.
     changed: FxHashSet<Key>,
     now: Totals,
     then: Option<Totals>,
-    /// Handed out: the rooms of blocks, and tensors.
+    /// Bytes that are handed out: the rooms of blocks, and tensors.
     handed_out: i128,
     highest: Option<(i128, i128)>,
-    /// Reserved before the first event.
+    /// Bytes that were reserved before the first event.
     missing: i128,
-    /// The driver's part, followed over the run.
+    /// Driver memory over the run.
     pub driver: Driver,
-    /// The process has blocks or segments there.
+    /// True if the process has blocks or segments on the device.
     is_used: bool,
 }
 
-/// The sums of a recording, by device.
+/// Sums of a recording, by device.
 #[derive(Debug)]
 pub struct MemorySums {
     when: When,
     is_taken: bool,
     devices: BTreeMap<u8, DeviceSums>,
-    /// The communicators of NCCL.
+    /// Communicators of NCCL in the recording.
     pub communicators: Communicators,
-    /// Memory that was taken while a stream captured, by device and address. If a framework took it, it is
-    /// of a pool of graphs.
+    /// Bytes of memory that was allocated in a stream capture, by device and address. If a
+    /// framework allocated it, it belongs to a pool of graphs.
     captured: BTreeMap<(u8, u64), u64>,
 }
 
@@ -136,7 +136,7 @@ impl MemorySums {
         memory
     }
 
-    /// Takes an event in, before what it changes.
+    /// Handles an event before its changes are applied.
     pub fn event(&mut self, record: &Record, ledger: &Ledger) {
         if let When::Ticket(ticket) = self.when
             && record.ticket >= ticket
@@ -168,7 +168,7 @@ impl MemorySums {
         }
     }
 
-    /// Takes in what an event changes.
+    /// Applies a change of an event.
     pub fn change(&mut self, change: &Change, record: &Record) {
         let (block, sign) = match change {
             Change::WasThere(block) | Change::Allocated(block) => (Some(block), 1),
@@ -188,7 +188,7 @@ impl MemorySums {
             } else {
                 block.room
             };
-            // What was there before the first event counts at every moment, and when it ends no more.
+            // Memory from before the first event counts at every moment until it ends.
             match (is_missing, sign > 0) {
                 (true, true) => of.was_there(key, bytes),
                 (true, false) => {
@@ -203,7 +203,7 @@ impl MemorySums {
         }
     }
 
-    /// Gives the sums of a device. One that comes after the moment had nothing then.
+    /// Returns the sums of a device. A device that appears after the moment had nothing then.
     fn device(&mut self, ordinal: u8) -> &mut DeviceSums {
         let then = self.is_taken.then(Totals::default);
         self.devices.entry(ordinal).or_insert_with(|| DeviceSums {
@@ -212,7 +212,8 @@ impl MemorySums {
         })
     }
 
-    /// Gives the key of a block; `None` for memory that is not of a device, or counted elsewhere.
+    /// Returns the key of a block. `None` for memory outside of a device, and for memory that is
+    /// counted elsewhere.
     fn key(&mut self, block: &Block, begins: bool) -> Option<Key> {
         let is_tensor = match block.class.layer() {
             Layer::Tensor => true,
@@ -256,7 +257,7 @@ impl MemorySums {
             })
     }
 
-    /// The devices that the process uses, or that the driver spoke of.
+    /// Devices that the process uses or has a context on.
     pub fn devices(&self) -> impl Iterator<Item = (u8, &DeviceSums)> {
         let known = self.devices.iter().map(|(device, of)| (*device, of));
         known.filter(|(device, of)| {
@@ -299,8 +300,8 @@ impl DeviceSums {
         self.keys.entry(key).or_default().missing.add(bytes, 1);
     }
 
-    /// Takes the sums, if this is the highest moment so far; or what the driver and the framework
-    /// say, if it still is that moment.
+    /// Keeps the current sums if this is the highest moment so far. At the same height with
+    /// unchanged sums it updates the figures of the driver and the framework.
     fn look(&mut self) {
         let driver = self.now.driver;
         let held = self.now.reserved + driver.modules + driver.graphs;
@@ -321,7 +322,7 @@ impl DeviceSums {
         }
     }
 
-    /// The moment that is asked about is now.
+    /// Makes the current moment the chosen one.
     fn take(&mut self) {
         self.then = Some(self.now);
         let nothing = Held::default();
@@ -336,13 +337,13 @@ impl DeviceSums {
         }
     }
 
-    /// Tells that a framework has announced its tensors.
+    /// True if a framework has announced its tensors.
     pub fn has_tensors(&self) -> bool {
         self.now.framework.is_some()
     }
 
-    /// Finds the tensors of one stack that were live at the moment and still are at the end. Of several
-    /// stacks it is the one with most bytes. Returns the stack and the bytes.
+    /// Finds the tensors of one stack with the same live bytes at the moment and at the end. Of
+    /// several stacks it takes the one with most bytes. Returns the stack and the bytes.
     pub fn kept_tensors(&self) -> Option<(u32, u64)> {
         let kept = self.keys.iter().filter(|(key, of)| {
             key.is_tensor && key.stack != 0 && of.now == of.then && of.now.bytes > 0
@@ -351,13 +352,13 @@ impl DeviceSums {
         most.and_then(|(key, of)| Some((key.stack, u64::try_from(of.now.bytes).ok()?)))
     }
 
-    /// Gives the totals of the moment that was asked about, or of the end.
+    /// Returns the totals of the chosen moment, or of the end.
     pub fn totals(&self, at_end: bool) -> Totals {
         let totals = self.then.filter(|_| !at_end).unwrap_or(self.now);
         let driver = self.driver.completed(totals.driver);
         Totals {
             reserved: totals.reserved + self.missing,
-            // What was held before the first event was held when the driver was asked.
+            // Memory from before the first event is included in the driver's answer.
             driver: DriverPart {
                 rest: driver.rest.map(|rest| rest - self.missing),
                 ..driver
@@ -366,7 +367,7 @@ impl DeviceSums {
         }
     }
 
-    /// Bytes and blocks by key, of the moment that was asked about, or of the end; in no order.
+    /// Bytes and blocks by key, of the chosen moment or of the end, in no order.
     pub fn held(&self, at_end: bool) -> impl Iterator<Item = (Key, u64, u64)> {
         let is_end = at_end || self.then.is_none();
         self.keys.iter().filter_map(move |(key, of)| {
@@ -378,7 +379,7 @@ impl DeviceSums {
     }
 }
 
-/// The only device that the first events name.
+/// Device of the first event that names one, among the first events.
 fn only_device(recording: &dyn Recording) -> Option<u8> {
     const FIRST: usize = 100_000;
     let mut devices = recording.events().take(FIRST).map(|record| record.event);

@@ -1,4 +1,4 @@
-//! A process whose memory is known to the byte: PyTorch, communicators, cuBLAS, cuDNN, graphs, an extension.
+//! A process with known memory: PyTorch, communicators, cuBLAS, cuDNN, graphs, an extension.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use gpushim_trace::{Class, Cost, Event, Kind, StackNode, Trace, Writer, WriterOp
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 80 << 30;
 
-/// Functions by the return address that stands for them.
+/// Functions by return address.
 const FUNCTIONS: [(&str, &str); 11] = [
     (
         "c10::cuda::CUDACachingAllocator::malloc(int)",
@@ -75,14 +75,14 @@ impl Names for Named<'_> {
     }
 }
 
-/// A process in the making.
+/// Simulated process that writes a trace.
 struct Process {
     dir: TempDir,
     writer: Writer,
     next: u64,
-    /// Bytes that all processes together have from the driver.
+    /// Bytes that all processes hold from the driver.
     in_use: u64,
-    /// The driver says how much that is.
+    /// True if the driver is asked for its figures.
     told: bool,
 }
 
@@ -122,7 +122,7 @@ impl Process {
         }
     }
 
-    /// The driver's figures now.
+    /// Records the current figures of the driver.
     fn asked(&self, kind: Kind, size: u64) {
         if self.told {
             let extra = [TOTAL - self.in_use, TOTAL];
@@ -137,7 +137,7 @@ impl Process {
         self.asked(Kind::DeviceMemory, self.in_use);
     }
 
-    /// A block of the driver's.
+    /// Allocates a block from the driver.
     fn block(&mut self, size: u64, frames: &[u64], thread: u32, flag: u16) -> Event {
         self.next += size;
         self.in_use += size;
@@ -153,7 +153,7 @@ impl Process {
         event
     }
 
-    /// A tensor at an address, with what PyTorch says of itself.
+    /// Allocates a tensor at an address, with PyTorch's own figures.
     fn tensor(&self, address: u64, size: u64, maker: u64, said: [u64; 2]) -> Event {
         let event = Event {
             address,
@@ -166,14 +166,15 @@ impl Process {
         event
     }
 
-    /// NCCL makes a communicator of these ranks, on a thread of its own, from a line of the program.
+    /// Makes a communicator of NCCL with its memory on a thread of its own, from a line of the
+    /// program.
     fn communicator(&mut self, ranks: u64, bytes: u64, thread: u32, place: u64) {
         self.record(Event {
             extra: [ranks, 0],
             stack: self.writer.stack(0, &[place]),
             ..self.event(Kind::CommunicatorBegin, 0)
         });
-        // One of its functions calls another.
+        // One function of NCCL calls another.
         self.record(Event {
             stack: self.writer.stack(0, &[NCCL, place]),
             ..self.event(Kind::CommunicatorBegin, 0)
@@ -195,7 +196,7 @@ impl Process {
     }
 }
 
-/// All of it, and what is then freed.
+/// Allocates memory of all owners. Returns the block that tests free.
 fn everything(process: &mut Process) -> Event {
     process.asked(Kind::ContextMade, process.in_use);
     let segment = process.block(1000 * MIB, &[CUDART, CACHE, EMPTY, MAIN], 1, 0);
@@ -215,7 +216,7 @@ fn everything(process: &mut Process) -> Event {
         process.in_use += bytes;
         process.record(process.event(kind, bytes));
     }
-    // Kernels that are loaded when they first run.
+    // Kernels that are loaded at their first launch.
     process.in_use += 30 * MIB;
     process.sampled();
     process.asked(Kind::ProcessMemory, process.in_use - OTHERS);
@@ -224,7 +225,7 @@ fn everything(process: &mut Process) -> Event {
 
 const OTHER_PROCESSES: &str = "other processes, and the driver itself";
 
-/// A row as its part, whose it is and its MiB.
+/// Formats rows as part, owner and MiB.
 fn short(memory: &DeviceMemory) -> Vec<(MemoryPart, &str, u64)> {
     let mut rows: Vec<_> = (memory.rows.iter())
         .map(|row| (row.part, row.owner.as_str(), row.bytes / MIB))
@@ -308,7 +309,7 @@ fn each_owner_has_its_row_and_they_add_up() {
 fn a_moment_before_has_what_was_there_then() {
     let mut process = Process::new();
     everything(&mut process);
-    // Before the tensors: the context's event is the first.
+    // Before the tensors, as the context's event is the first.
     let then = process.rows(When::Ticket(3), false);
     let expected = [
         (MemoryPart::GraphPools, "PyTorch", 200),

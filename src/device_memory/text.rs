@@ -1,4 +1,4 @@
-//! The table of a device's memory, as people read it.
+//! Text of the table of a device's memory.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use crate::output::units::{bytes, percent, span};
 use crate::output::wrap::paragraph;
 use crate::output::{escape::shown, style};
 
-/// A table of one moment. `several`: there are tables of other devices. `one_moment`: the recording has no
-/// other.
+/// Formats the table of one moment. `several` is true if there are tables of other devices.
+/// `one_moment` is true if the recording holds one moment only.
 pub fn table(memory: &DeviceMemory, several: bool, one_moment: bool) -> String {
     written(memory, None, several, one_moment)
 }
 
-/// A table of two moments: when most was held, and the end.
+/// Formats the table of two moments: the peak and the end.
 pub fn beside(
     at_peak: &DeviceMemory,
     at_end: &DeviceMemory,
@@ -90,7 +90,7 @@ fn written(
             }
         }
     }
-    // The rows of each moment are in this order.
+    // Rows of each moment follow this order.
     all.sort_by_key(|(row, then, last)| (row.part.place(), std::cmp::Reverse(then.or(*last))));
     for (row, then, last) in &all {
         line(*then, Some(at.used), *last, &shown(&label(row)));
@@ -116,13 +116,13 @@ fn written(
     text
 }
 
-/// Tells that two rows, of two moments, are of the same memory.
+/// True if two rows of two moments are of the same memory.
 fn is_same(one: &MemoryRow, other: &MemoryRow) -> bool {
     let place = |row: &MemoryRow| (row.part, row.owner.clone(), row.what.clone(), row.number);
     place(one) == place(other) && one.made_at == other.made_at
 }
 
-/// A row in words: `NCCL: communicator of 8 ranks (2), made at main train.py:12`.
+/// Formats a row: `NCCL: communicator of 8 ranks (2), made at main train.py:12`.
 fn label(row: &MemoryRow) -> String {
     let mut text = row.owner.clone();
     if !row.what.is_empty() {
@@ -138,7 +138,7 @@ fn label(row: &MemoryRow) -> String {
 }
 
 impl MemoryPart {
-    /// Gives the place of its rows in the table: frameworks, libraries and other code, the driver, the rest.
+    /// Position in the table: frameworks, libraries and other code, the driver, the rest.
     fn place(self) -> u8 {
         match self {
             MemoryPart::Tensors => 0,
@@ -158,7 +158,7 @@ impl MemoryPart {
 }
 
 impl Spare {
-    /// Writes it as a sentence.
+    /// Formats the spare memory as a sentence.
     pub fn sentence(&self) -> String {
         let of = self.made_at.as_ref().map_or(String::new(), |made| {
             format!(" of `{}`", made.in_a_sentence())

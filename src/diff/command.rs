@@ -1,4 +1,4 @@
-//! `gpushim diff`: what changed between two runs?
+//! `gpushim diff`: compares two runs.
 
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(if found { Outcome::Found } else { Outcome::Fine })
 }
 
-/// What of a recording is compared.
+/// Selects the compared memory of a recording, and the start of its iterations.
 fn side<'a>(
     args: &Args,
     recording: &'a dyn Recording,
@@ -73,7 +73,7 @@ fn side<'a>(
     Ok((recording, focus, args.iteration.find(recording, focus)?))
 }
 
-/// A percentage as a part of 1.
+/// Parses a percentage to a part of 1.
 fn part(text: &str) -> Result<f64> {
     let number = text.trim_end_matches('%').trim().parse::<f64>();
     let number = number.ok().filter(|number| (0.0..=1e6).contains(number));

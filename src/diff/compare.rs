@@ -16,7 +16,7 @@ use crate::peak::Peak;
 use crate::phases::{ITERATION, Phase};
 use crate::recording::{CallSite, Function, Recording};
 
-/// A figure that one run has not.
+/// Text for a figure that one run lacks.
 const ABSENT: &str = "—";
 
 /// What `gpushim diff` finds.
@@ -59,7 +59,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What was added, bytes; `None` if one run has no value.
+    /// Increase from the first run to the second, bytes; `None` if one run has no value.
     pub fn added(&self) -> Option<i128> {
         added(self.values)
     }
@@ -69,18 +69,17 @@ fn added([before, after]: [Option<u64>; 2]) -> Option<i128> {
     Some(i128::from(after?) - i128::from(before?))
 }
 
-/// A run to compare.
+/// One of the compared runs.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// Its recording.
     pub recording: &'a dyn Recording,
-    /// The memory of it.
+    /// Memory that is compared.
     pub focus: Focus,
-    /// What its iterations begin with, if the user set it.
+    /// Start of the iterations, if the user set it.
     pub given: Option<&'a Given>,
 }
 
-/// What there is to say of a run.
+/// Figures of one of the runs.
 struct Side {
     subject: Subject,
     peak: Option<u64>,
@@ -89,9 +88,9 @@ struct Side {
     iteration_ns: u64,
     phases: Vec<Phase>,
     holders: Vec<(String, u64)>,
-    /// Who keeps what was live, in words.
+    /// Owners of the live memory, in words.
     owners: Vec<(String, u64)>,
-    /// The functions of the holders by their names.
+    /// Functions of the holders, by their names.
     functions: FxHashMap<String, Function>,
 }
 
@@ -106,7 +105,7 @@ impl Side {
         let peak = Peak::at(recording, focus, Moment::Peak);
         let mut names = recording.names();
         let mut functions = FxHashMap::default();
-        // By name: addresses differ from run to run.
+        // Stacks are matched by name, since addresses differ from run to run.
         let name = |stack| {
             let who = CallSite::of(&mut *names, stack);
             let chain: Vec<String> = who.frames.iter().map(Function::label).collect();
@@ -156,7 +155,8 @@ impl Side {
 }
 
 impl DiffReport {
-    /// Compares a run with the one before it. What rises by more than `max_growth` of the peak before is a regression.
+    /// Compares a run with the one before it. A rise by more than `max_growth` of the peak before
+    /// is a regression.
     pub fn of(before: &Run, after: &Run, max_growth: f64) -> DiffReport {
         let sides = [Side::of(before), Side::of(after)];
         let phases = |side: &Side| {
@@ -196,7 +196,7 @@ impl DiffReport {
         diff
     }
 
-    /// What rose by more than it may. Of recordings of different memory nothing.
+    /// Names of the figures that rose by too much; none if the recordings are of different memory.
     fn regressions(&self) -> Vec<String> {
         let [Some(before), _] = self.peak else {
             return Vec::new();
@@ -207,7 +207,8 @@ impl DiffReport {
         let allowed = before as f64 * self.max_growth;
         let rose = |values| added(values).is_some_and(|added| added as f64 > allowed);
         let peak = rose(self.peak).then(|| "peak".to_string());
-        // A whole iteration's peak is the run's; above its entry it rises where less stays from one to the next, too.
+        // The peak of an iteration is the run's peak. Above its entry it also rises if fewer bytes
+        // stay between iterations.
         let phases = self
             .phases
             .iter()
@@ -218,7 +219,7 @@ impl DiffReport {
     }
 }
 
-/// Values by name, in the order of the first occurrence of each name.
+/// Pairs the values by name, in the order of the first occurrence of each name.
 fn changes(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<Change> {
     let mut all: Vec<Change> = Vec::new();
     let mut places = FxHashMap::<&str, usize>::default();
@@ -310,7 +311,7 @@ impl Answer for DiffReport {
     }
 }
 
-/// The figures come first: a long name must not push them out of sight.
+/// Makes a table with the figures first, so that long names cannot push them out of view.
 fn figures(what: &str) -> Table {
     Table::new([
         ("before", Align::Right),
@@ -335,7 +336,7 @@ fn row(table: &mut Table, change: &Change) {
     table.row([value(before), value(after), added, change.name.clone()]);
 }
 
-/// What only one of the runs tells of.
+/// Sentences about figures that only one of the runs has.
 fn not_compared(before: &Side, after: &Side) -> Vec<String> {
     let mut all = Vec::new();
     let (a, b) = (&before.subject, &after.subject);

@@ -1,4 +1,4 @@
-//! A check and its result.
+//! A check of the doctor and its result.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `gpushim doctor`: what gpushim would see on this machine, and what it saw in a run.
+//! `gpushim doctor`: calls that gpushim can see on this machine, and calls that it saw in a run.
 
 use std::fmt::Write;
 use std::path::PathBuf;

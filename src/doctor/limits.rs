@@ -1,4 +1,4 @@
-//! What a preloaded library cannot see.
+//! Programs and calls that a preloaded library cannot see.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub struct Limit {
     pub why: &'static str,
 }
 
-/// The whole list.
+/// All limits, in the order of the output.
 pub const LIMITS: [Limit; 7] = [
     Limit {
         what: "statically linked programs",

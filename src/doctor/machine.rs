@@ -12,7 +12,7 @@ use crate::output::units::bytes;
 use gpushim_config::{Resolved, host, rank, trace_path};
 use gpushim_trace::{ClockSource, Writer, WriterOptions};
 
-/// All checks of this machine, of a Python that is named, or else of that of the path.
+/// All checks of this machine, and of the named Python or else the Python of the path.
 pub fn checks(python: Option<&Path>) -> Vec<Check> {
     let resolved = Resolved::from_env();
     let command = Check::new("gpushim", Verdict::Ok, gpushim_version::line());
@@ -89,12 +89,13 @@ fn loads(path: &Path) -> Check {
     Check::new(what, Verdict::Note, detail)
 }
 
-/// What the library says of itself: version, commit and build id.
+/// Version, commit and build id that the library returns.
 fn version_of(path: &Path) -> Option<String> {
     type Tell = unsafe extern "C" fn() -> *const c_char;
     // SAFETY: it was just preloaded into a process, where its initialisers did no harm.
     let library = unsafe { libloading::Library::new(path) }.ok()?;
-    // SAFETY: `const char *gpushim_version(void)` in include/gpushim.h. None if another library's `dlsym` finds nothing.
+    // SAFETY: `const char *gpushim_version(void)` in include/gpushim.h. None if another library's
+    // `dlsym` finds nothing.
     let tell = unsafe { library.get::<Option<Tell>>(b"gpushim_version\0") };
     let tell = tell.ok().and_then(|tell| *tell);
     // SAFETY: it takes nothing, and returns a C string that lives as long as the library.
@@ -118,7 +119,8 @@ fn driver() -> Check {
         }
     };
     let mut version: c_int = 0;
-    // SAFETY: `CUresult cuDriverGetVersion(int *)` has this type in every driver, and needs no cuInit.
+    // SAFETY: `CUresult cuDriverGetVersion(int *)` has this type in every driver, and needs no
+    // cuInit.
     let result = unsafe {
         match library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDriverGetVersion\0") {
             Ok(get) => get(&mut version),

@@ -1,4 +1,5 @@
-//! Checks what keeps gpushim from working on this machine, or with a trace what was hooked in that run.
+//! Finds obstacles to gpushim on this machine, or, with a trace, lists the functions hooked in its
+//! run.
 //!
 //! Each file is a group of checks.
 

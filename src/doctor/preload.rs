@@ -1,4 +1,4 @@
-//! What `LD_PRELOAD` names, and whether a library in it keeps calls from us.
+//! Contents of `LD_PRELOAD`, and a check for libraries in it that keep calls from gpushim.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -81,7 +81,7 @@ fn find(library: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Whether a 64-bit ELF library defines a dynamic symbol of this name. False if it cannot be read.
+/// True if a 64-bit ELF library defines a dynamic symbol of this name. False if it cannot be read.
 fn exports(library: &Path, symbol: &[u8]) -> bool {
     fs::read(library).is_ok_and(|file| defines(&file, symbol).unwrap_or(false))
 }

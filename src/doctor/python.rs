@@ -1,4 +1,4 @@
-//! Whether the functions and lines of a Python are recorded.
+//! Check that the functions and lines of a Python are recorded.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,11 @@ use super::check::{Check, Verdict};
 const WHAT: &str = "Python";
 /// The Python that is looked for where none is named.
 const USUAL: &str = "python3";
-/// What a Python says of itself, in words that versions 2 and 3 print alike: its name, its path, its version, whether it
-/// has no GIL, and whether it links all its objects, as builds for debugging references do.
+/// Python program that prints facts of its interpreter. Versions 2 and 3 print the same words.
+///
+/// - Its name, path and version.
+/// - True if it has no GIL.
+/// - True if it links all its objects, as builds for debugging references do.
 const ASKED: &str = "\
 import sys, sysconfig
 name = getattr(sys, 'implementation', None) and sys.implementation.name or 'other'
@@ -19,7 +22,7 @@ no_gil = sysconfig.get_config_var('Py_GIL_DISABLED') == 1
 print('\\n'.join([name, sys.executable, '%d' % sys.version_info[0], '%d' % sys.version_info[1],
                  '%d.%d.%d' % sys.version_info[:3], str(no_gil), str(hasattr(sys, 'getobjects'))]))";
 
-/// Asks a Python, or that of the path, what it is.
+/// Asks the named Python, or else the Python of the path, for its facts.
 pub fn check(named: Option<&Path>) -> Check {
     let program = named.unwrap_or(Path::new(USUAL));
     // Without modules of the user, which may print or take long.
@@ -57,7 +60,7 @@ pub fn check(named: Option<&Path>) -> Check {
     })
 }
 
-/// What the answer to [`ASKED`] means; `None` if it is none.
+/// Makes the check from the answer to [`ASKED`]. `None` if the text is not an answer.
 fn judge(answer: &str) -> Option<Check> {
     let mut lines = answer.lines();
     let mut next = || lines.next().map(str::trim);

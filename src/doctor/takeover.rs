@@ -1,4 +1,4 @@
-//! What takeover would do in the present environment, and what frameworks cannot do then.
+//! Effect of takeover in the present environment, and the limits of frameworks under takeover.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Limit {
     pub instead: &'static str,
 }
 
-/// The whole list.
+/// All limits of all frameworks.
 pub fn limits() -> Vec<Limit> {
     let each = |limit: &takeover::Limit| Limit {
         framework: limit.framework.name(),

@@ -1,4 +1,4 @@
-//! What was hooked in the run that a trace is of.
+//! List of the functions that were hooked in the run of a trace.
 
 use super::check::{Check, Verdict};
 use gpushim_trace::Trace;

@@ -1,4 +1,4 @@
-//! Which events are wanted.
+//! Selection of events by conditions.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -38,7 +38,7 @@ pub struct Filter {
     range: Option<String>,
 }
 
-/// Both ends are included.
+/// A range of values that includes both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Between {
     least: u64,
@@ -105,14 +105,16 @@ pub struct Wanted<'a> {
     filter: &'a Filter,
     recording: &'a dyn Recording,
     names: Option<Box<dyn Names + 'a>>,
-    /// Whether the function that is looked for is in a stack, and the range among those of a stack.
+    /// Cached answers by stack: true if the stack has the wanted function, or (`in_range`) the
+    /// wanted range.
     in_stack: FxHashMap<u32, bool>,
     in_range: FxHashMap<u32, bool>,
     /// The ranges that are open on each thread.
     open: FxHashMap<u32, u32>,
     /// The thread that began one last: threads without ranges of their own work for it.
     last: u32,
-    /// Live tensors of the stream that is looked for, by device and address: their frees name no stream.
+    /// Live tensors of the stream that is looked for, by device and address: their frees name no
+    /// stream.
     tensors: FxHashSet<(u8, u64)>,
 }
 
@@ -131,7 +133,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Whether this event, the next, is wanted.
+    /// True if the filter wants this event. Must be called for each event, in order.
     pub fn is(&mut self, record: &Record) -> bool {
         let (filter, event) = (self.filter, &record.event);
         if matches!(event.kind, Kind::RangePush | Kind::RangePop) {
@@ -161,7 +163,7 @@ impl<'a> Wanted<'a> {
             && self.is_in_stack(event.stack)
     }
 
-    /// Whether an event is on a stream. To be called for each.
+    /// True if an event is on a stream. Must be called for each event, in order.
     fn is_on(&mut self, stream: u64, record: &Record) -> bool {
         let event = &record.event;
         let is_said = self.recording.stream(record) == Some(stream);
@@ -209,7 +211,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Whether the address and size of an event are those of memory.
+/// True if the address and size of an event describe memory.
 fn has_block(kind: Kind) -> bool {
     matches!(
         kind,

@@ -31,7 +31,7 @@ impl<'a> Listing<'a> {
         )
     }
 
-    /// An event for people.
+    /// Writes an event as text.
     pub fn text(&mut self, record: &Record, out: &mut impl Write) -> io::Result<()> {
         text(self.recording, record, out)?;
         let lines = self.lines(record).unwrap_or_default();
@@ -51,8 +51,8 @@ impl<'a> Listing<'a> {
         write!(out, "{}", escape::json(&serde_json::to_string(&line)?))
     }
 
-    /// The functions of an event's stack, the innermost first, then the ranges that were open; `None`
-    /// without stacks.
+    /// The functions of an event's stack, the innermost first, then the ranges that were open;
+    /// `None` without stacks.
     fn lines(&mut self, record: &Record) -> Option<Vec<String>> {
         let of_frame = |frame: &Frame| match frame {
             Frame::Call(symbols) => lines(symbols),

@@ -1,4 +1,5 @@
-//! The events of a trace in the order in which they were recorded: which are wanted, and how each is written.
+//! The events of a trace in the order in which they were recorded: which are wanted, and how each
+//! is written.
 
 pub(crate) mod command;
 mod filter;

@@ -11,7 +11,7 @@ pub(super) struct CompleteEvents<'a> {
     pub recording: &'a dyn Recording,
     /// The layer that memory is held in.
     pub layer: Layer,
-    /// Whether that is cut from memory of the driver that the recording has, too.
+    /// True if the layer's blocks are cut from driver memory that the recording has, too.
     is_below: bool,
     /// The device of events that name none.
     pub only: Option<u8>,
@@ -40,7 +40,7 @@ impl<'a> CompleteEvents<'a> {
                 }),
                 _ => {}
             });
-            // What goes without a free is not missing at the end.
+            // Blocks that end with a context are not missing at the end.
             is_whole &= event.kind != Kind::ContextGone;
             if event.kind == Kind::TensorAlloc {
                 layer = Layer::Tensor;
@@ -68,7 +68,7 @@ impl<'a> CompleteEvents<'a> {
         }
     }
 
-    /// All events, with what came before them.
+    /// All events, preceded by the reconstructed allocations.
     pub(super) fn events(&self) -> impl Iterator<Item = Record> + '_ {
         let mut before = self.before.iter().copied().peekable();
         let mut events = self.recording.events().peekable();
@@ -115,11 +115,11 @@ fn unseen(free: &Event) -> Event {
     event
 }
 
-/// A live block.
+/// A block of memory that is live.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested size in bytes.
     pub size: u64,
     pub stack: u32,
     pub device: u8,
@@ -138,12 +138,12 @@ impl Block {
     }
 }
 
-/// The change of the holders of memory by an event, and of what their memory is cut from.
+/// Change of the holders of memory by an event, and of the memory below them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Made(Block),
     Dropped(Block),
-    /// With its stream.
+    /// A segment and its stream.
     Taken(Segment, u64),
     Given(Segment),
 }
@@ -168,7 +168,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Takes an event into account; says what it changes.
+    /// Applies an event. Calls `say` with each change.
     pub(super) fn feed(
         &mut self,
         story: &CompleteEvents<'_>,
@@ -194,7 +194,7 @@ impl Holders {
                 context: 0,
             })
         };
-        // What blocks are cut from comes before them and goes after them.
+        // Memory below the blocks is allocated before them and freed after them.
         ledger.apply(record, &mut |change| match change {
             ledger::Change::Allocated(block) => {
                 if let Some(segment) = segment(block) {
@@ -219,7 +219,7 @@ impl Holders {
             }
             ledger::Change::Reserved(one) if !*is_below => say(Change::Taken(*one, stream())),
             ledger::Change::Released(one) if !*is_below => say(Change::Given(*one)),
-            // What went unseen with a context has no address.
+            // Memory that ended unseen with a context has no address.
             ledger::Change::ReleasedUnseen(one) if !*is_below && one.address != 0 => {
                 say(Change::Given(*one));
             }

@@ -1,4 +1,4 @@
-//! How much memory there is of each sort, event by event.
+//! Bytes of memory of each sort, event by event.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,10 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// As they must have been before the first event: what is given back later was there. Of blocks the story tells
-    /// that already; of what is reserved this is known here alone: no segment has a place in the live table.
+    /// Counters before the first event: memory that is freed later existed then.
+    ///
+    /// The story already has such blocks as events. Reserved memory must be counted here: segments
+    /// are not in the live table.
     pub(super) fn before(story: &CompleteEvents<'_>) -> Counters {
         let mut account = Account::of_only(story.only);
         for record in story.events() {
@@ -40,7 +42,8 @@ impl Counters {
         }
     }
 
-    /// Takes an event into account; says each sum that it changes, by device and place in [`NAMES`].
+    /// Takes an event into account; says each sum that it changes, by device and place in
+    /// [`NAMES`].
     pub(super) fn feed(&mut self, record: &Record, mut say: impl FnMut(u8, usize, u64)) {
         let Counters { ledger, devices } = self;
         let mut changed: Vec<(u8, usize, i64)> = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) fn counters(recording: &dyn Recording) -> BTreeMap<(u8, &'static str)
     told
 }
 
-/// The layer that profiles tell of, and the bytes of all stacks live at the end and at the peak.
+/// The layer that profiles describe, and the bytes of all stacks live at the end and at the peak.
 pub(crate) fn held(recording: &dyn Recording) -> (Layer, u64, u64) {
     let story = CompleteEvents::of(recording);
     let all = profile(&story);

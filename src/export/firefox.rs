@@ -1,5 +1,7 @@
-//! The Firefox Profiler's processed profile: for each process the memory that is held as a counter, and each
-//! allocation and free with its stack, which the profiler sums up by function.
+//! The Firefox Profiler's processed profile.
+//!
+//! For each process it has a counter of held memory, and each allocation and free with its stack.
+//! The profiler sums up the stacks by function.
 
 use std::io::Write;
 use std::time::Duration;

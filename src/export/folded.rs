@@ -1,5 +1,5 @@
-//! A line for each stack: its functions from the outermost on, joined by semicolons, and a number, as
-//! `flamegraph.pl`, inferno and speedscope read it.
+//! A line for each stack: its functions from the outermost on, joined by semicolons, and a number,
+//! as `flamegraph.pl`, inferno and speedscope read it.
 
 use std::collections::BTreeMap;
 use std::io::Write;

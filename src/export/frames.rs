@@ -9,7 +9,7 @@ use crate::symbols::{Kind, Symbol};
 pub(super) struct Function {
     pub name: String,
     pub file: String,
-    /// 0 where unknown.
+    /// Line of the source file; 0 if unknown.
     pub line: u32,
     pub kind: &'static str,
 }

@@ -1,5 +1,6 @@
-//! JSON lines: for each recording one object that names it, then its events in order, and before the first
-//! event of a stack that stack's functions.
+//! JSON lines: for each recording one object with its name, then its events in order.
+//!
+//! The functions of a stack come before the first event of the stack.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,10 +1,11 @@
-//! PyTorch's memory snapshot: what `torch.cuda.memory._dump_snapshot()` writes, for `_memory_viz.py` and the
-//! viewer. Each device of each recording is a device of the snapshot, in order. Format: see
-//! `recording/snapshot`.
+//! PyTorch's memory snapshot, as `torch.cuda.memory._dump_snapshot()` writes it.
 //!
-//! Blocks are those of the layer that memory is held in; segments are what it was taken from: the driver's
-//! memory below tensors, the pool's segments below the device's. A block that is in no known segment
-//! is shown in one of its own.
+//! It is for `_memory_viz.py` and the viewer. Each device of each recording is a device of the
+//! snapshot, in order. Format: see `recording/snapshot`.
+//!
+//! Blocks belong to the layer that memory is held in. Segments are the memory below it: the
+//! driver's memory below tensors, the pool's segments below the device's. A block outside of all
+//! known segments is shown in a segment of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -21,7 +22,7 @@ use gpushim_trace::{Kind, Record};
 
 mod end;
 
-/// Writes all recordings.
+/// Writes all recordings as one pickle.
 pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> Result<()> {
     let (processes, _) = processes(recordings);
     let mut viz = Viz {
@@ -93,18 +94,18 @@ struct End {
     /// Bytes and stream, by address.
     segments: BTreeMap<u64, (u64, u64)>,
     blocks: Vec<Block>,
-    /// Where the stack of each block is remembered, by its id.
+    /// Place in the pickle's memo of the stack of each block, by its id.
     stacks: FxHashMap<u32, u32>,
 }
 
 struct Viz<'a> {
     pickle: Pickler<'a>,
-    /// Where functions and the stacks of this recording are remembered.
+    /// Places in the pickle's memo of functions, and of the stacks of this recording.
     frames: FxHashMap<Function, u32>,
     stacks: FxHashMap<u32, u32>,
 }
 
-/// One entry of a history.
+/// An entry of a device's history.
 struct HistoryEntry {
     action: &'static str,
     address: u64,
@@ -140,7 +141,7 @@ impl Viz<'_> {
             }
             let is_oom = matches!(event.kind, Kind::OutOfMemory | Kind::TensorOutOfMemory);
             if is_oom && story.device(event) == device {
-                // What the device had free; a framework does not say.
+                // Free memory of the device; a framework does not report it.
                 let is_driver = event.kind == Kind::OutOfMemory;
                 let entry = HistoryEntry {
                     action: "oom",
@@ -159,7 +160,7 @@ impl Viz<'_> {
         Ok(())
     }
 
-    /// What an event changed: in the history, and in what the device holds.
+    /// Records the effect of an event in the history, and in the memory that the device holds.
     fn change(
         &mut self,
         change: Change,

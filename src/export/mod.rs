@@ -1,8 +1,9 @@
-//! Recordings in the formats of others, one file for each.
+//! Recordings in the formats of other programs, one file for each format.
 //!
-//! Holders of memory are those of one layer: tensors if the recording has any, else device memory. Lost events at the
-//! beginning and the end are reconstructed as far as possible: blocks whose allocation is lost are live from the first
-//! moment at which they are known.
+//! Holders of memory are blocks of one layer: tensors if the recording has any, else device memory.
+//!
+//! Lost events at the beginning and the end are reconstructed as far as possible. A block without a
+//! recorded allocation is live from the first moment at which it is known.
 
 pub(crate) mod command;
 mod complete_events;

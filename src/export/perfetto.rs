@@ -1,6 +1,6 @@
-//! Perfetto's trace: for each process the levels of each device as counters, ranges as slices, and moments
-//! (out-of-memory, marks, trims) as instants. Format: `perfetto/trace/trace_packet.proto` and
-//! `track_event.proto` of Perfetto.
+//! Perfetto's trace: for each process the levels of each device as counters, ranges as slices, and
+//! moments (out-of-memory, marks, trims) as instants. Format: `perfetto/trace/trace_packet.proto`
+//! and `track_event.proto` of Perfetto.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,7 +39,7 @@ mod field {
     pub const COUNTER_VALUE: u32 = 30;
 }
 
-/// `TrackEvent.Type`.
+/// Values of `TrackEvent.Type`.
 const SLICE_BEGIN: u64 = 1;
 const SLICE_END: u64 = 2;
 const INSTANT: u64 = 3;
@@ -90,7 +90,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
 /// The tracks of one process.
 struct Tracks<'a> {
     out: &'a mut dyn Write,
-    /// Where its numbers of tracks begin.
+    /// Base of the numbers of the process's tracks.
     base: u64,
     pid: u32,
     next: u64,

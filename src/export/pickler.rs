@@ -1,11 +1,12 @@
-//! Writes pickles of data: numbers, texts, lists and dicts, protocol 4. Format: Python's `pickletools`.
+//! Writes pickles of data: numbers, texts, lists and dicts, protocol 4. Format: Python's
+//! `pickletools`.
 
 use std::io::{Result, Write};
 
 use rustc_hash::FxHashMap;
 
-/// A pickle that is being written. A list is [`Pickler::begin_list`], its elements, [`Pickler::end_list`];
-/// a dict the same with keys and values in turn.
+/// A pickle that is being written. A list is [`Pickler::begin_list`], its elements,
+/// [`Pickler::end_list`]; a dict the same with keys and values in turn.
 pub(super) struct Pickler<'a> {
     out: &'a mut dyn Write,
     texts: FxHashMap<String, u32>,
@@ -13,7 +14,7 @@ pub(super) struct Pickler<'a> {
 }
 
 impl<'a> Pickler<'a> {
-    /// Begins one.
+    /// Begins a pickle with its header.
     pub(super) fn new(out: &'a mut dyn Write) -> Result<Pickler<'a>> {
         out.write_all(&[0x80, 4])?;
         Ok(Pickler {
@@ -53,7 +54,7 @@ impl<'a> Pickler<'a> {
         Ok(())
     }
 
-    /// An integer.
+    /// Writes a non-negative integer.
     pub(super) fn number(&mut self, number: u64) -> Result<()> {
         match u8::try_from(number) {
             Ok(small) => self.out.write_all(&[b'K', small]),
@@ -70,7 +71,7 @@ impl<'a> Pickler<'a> {
         self.out.write_all(&[if is { 0x88 } else { 0x89 }])
     }
 
-    /// Remembers what was written last, a whole value, to refer to it by its place.
+    /// Remembers the value written last, so that its place can refer to it.
     pub(super) fn remember(&mut self) -> Result<u32> {
         let place = self.remembered;
         self.remembered = self.remembered.saturating_add(1);
@@ -78,13 +79,13 @@ impl<'a> Pickler<'a> {
         Ok(place)
     }
 
-    /// What was remembered.
+    /// Writes a reference to a remembered value.
     pub(super) fn again(&mut self, place: u32) -> Result<()> {
         self.out.write_all(b"j")?;
         self.out.write_all(&place.to_le_bytes())
     }
 
-    /// Ends it.
+    /// Writes the end of the pickle.
     pub(super) fn finish(self) -> Result<()> {
         self.out.write_all(b".")
     }

@@ -1,5 +1,7 @@
-//! A profile for pprof: allocations and bytes by stack. Format: `profile.proto` of pprof, gzipped; the
-//! names of the values are those of Go's heap profiles, so that pprof's options for them work.
+//! A profile for pprof: allocations and bytes by stack.
+//!
+//! Format: `profile.proto` of pprof, gzipped. The values have the names of Go's heap profiles, so
+//! that pprof's options for them work.
 
 use std::io::Write;
 
@@ -28,7 +30,7 @@ mod field {
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// What is counted, and in what.
+/// Names and units of the sample values.
 const VALUES: [(&str, &str); 5] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),

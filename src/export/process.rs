@@ -15,7 +15,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Of a recording; where it has no process number it gets the place in the list, from 1 on.
+    /// Process of a recording. Without a known process number it gets its place in the list, from 1
+    /// on.
     pub(crate) fn of(recording: &dyn Recording, place: usize) -> Process {
         let fact = |key| recording.fact(key).filter(|value| !value.is_empty());
         let file = recording.path().file_name().unwrap_or_default();
@@ -38,8 +39,9 @@ impl Process {
     }
 }
 
-/// The processes of recordings, and the wall clock from which their common time runs: that of the first
-/// that has one.
+/// The processes of recordings, and the wall clock at which their common time begins.
+///
+/// The wall clock is the earliest known start of a recording.
 pub(crate) fn processes(recordings: &[Box<dyn Recording>]) -> (Vec<Process>, u64) {
     let processes: Vec<Process> = recordings
         .iter()

@@ -18,7 +18,7 @@ pub enum Measure {
     Count,
 }
 
-/// The sums of a stack.
+/// Sums of one stack's allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     pub allocations: u64,
@@ -29,7 +29,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// One of them.
+    /// Sum that a measure selects.
     pub(super) fn get(&self, measure: Measure) -> u64 {
         match measure {
             Measure::Peak => self.peak,
@@ -40,7 +40,7 @@ impl Sums {
     }
 }
 
-/// The sums of all stacks of a run, by their ids; 0 is for what has none.
+/// The sums of all stacks of a run, by their ids; 0 is for blocks without a stack.
 pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
     let mut sums: FxHashMap<u32, Sums> = FxHashMap::default();
     let (mut now, mut peak, mut at) = (0_u64, 0, 0);

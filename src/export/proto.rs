@@ -1,5 +1,5 @@
-//! Messages of Protocol Buffers, as they are encoded: a key for each field, then its value. Two of our
-//! formats use a dozen messages; this is all that they need of them.
+//! Messages of Protocol Buffers, as they are encoded: a key for each field, then its value. Two of
+//! our formats use a dozen messages; this is all that they need of them.
 
 use gpushim_trace::leb128;
 
@@ -8,7 +8,6 @@ use gpushim_trace::leb128;
 pub(super) struct Message(Vec<u8>);
 
 impl Message {
-    /// An empty one.
     pub(super) fn new() -> Message {
         Message::default()
     }
@@ -28,7 +27,7 @@ impl Message {
         self
     }
 
-    /// A text.
+    /// Adds a field with a text.
     pub(super) fn text(self, field: u32, value: &str) -> Message {
         self.bytes(field, value.as_bytes())
     }
@@ -38,7 +37,7 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
-    /// Numbers, packed.
+    /// Adds a packed field of numbers.
     pub(super) fn numbers(self, field: u32, values: impl IntoIterator<Item = u64>) -> Message {
         let mut packed = Message::new();
         for value in values {
@@ -47,7 +46,7 @@ impl Message {
         self.message(field, &packed)
     }
 
-    /// As it goes into a file.
+    /// Encoded bytes of the message.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

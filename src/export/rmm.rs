@@ -1,4 +1,5 @@
-//! The log of RMM's `logging_resource_adaptor`, which RMM's replay benchmark and `gpushim` itself read.
+//! The log of RMM's `logging_resource_adaptor`, which RMM's replay benchmark and `gpushim` itself
+//! read.
 
 use std::io::Write;
 

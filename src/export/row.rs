@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind, Record, flags};
 
-/// A row; what an event does not have is null.
+/// A row. A value that its event does not have is null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Row {
     /// Place in the order of events.
@@ -21,11 +21,11 @@ pub(super) struct Row {
     pub device: Option<u8>,
     pub thread: u32,
     pub address: u64,
-    /// Bytes.
+    /// Size of the memory in bytes.
     pub size: u64,
     #[serde(skip_serializing_if = "is_zero")]
     pub result: i16,
-    /// Where an allocation came from.
+    /// Names of the flags of an allocation, which say where its memory came from.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub flags: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub(super) struct Row {
     /// All bytes of the device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// Of a range, mark or thread.
+    /// Name of a range, mark or thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ fn is_zero(number: &i16) -> bool {
 }
 
 impl Row {
-    /// Of an event.
+    /// Makes the row of an event.
     pub(super) fn of(recording: &dyn Recording, record: &Record) -> Row {
         let event = &record.event;
         let [first, second] = event.extra;

@@ -1,4 +1,4 @@
-//! The formats, and the choice among those that are one file.
+//! The formats, and the choice among the formats of one file.
 
 use std::io::Write;
 
@@ -32,10 +32,10 @@ pub enum Format {
     Json,
 }
 
-/// Writes recordings in a format. `measure` is what [`Format::Folded`] counts.
+/// Writes recordings in a format. `measure` selects the sum that [`Format::Folded`] counts.
 ///
 /// # Errors
-/// The format cannot hold what is given, or writing fails; completes "failed to …".
+/// The format cannot hold the recordings, or writing fails; completes "failed to …".
 pub fn write(
     format: Format,
     recordings: &[Box<dyn Recording>],

@@ -106,7 +106,7 @@ struct Freed {
     blocks: Vec<Block>,
     /// Bytes by the stack of their free.
     by: FxHashMap<u32, u64>,
-    /// When the first was freed, ns since the start.
+    /// Time at which the first was freed, ns since the start.
     first_ns: u64,
     /// Time of the event before that.
     before_ns: u64,

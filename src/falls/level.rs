@@ -6,8 +6,8 @@ use crate::ledger::{Block, Visitor};
 use crate::loops::Start;
 use gpushim_trace::{Kind, Record};
 
-/// A fall must end lower than this many falls before it. With gradient accumulation, one iteration in a few
-/// falls deeper.
+/// A fall must end lower than this many falls before it. With gradient accumulation, one iteration
+/// in a few falls deeper.
 const EARLIER: usize = 32;
 /// Iterations after which the start of a run is over.
 const FEW: usize = 4;
@@ -33,7 +33,6 @@ pub struct Point {
     gone: u64,
 }
 
-/// A fall of live memory, from its highest to its lowest level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fall {
     /// The highest level, at its beginning.
@@ -55,8 +54,8 @@ impl Fall {
         self.from.bytes.saturating_sub(self.highest)
     }
 
-    /// Returns true if a run went on after it until a later moment: it allocated as many bytes again as were
-    /// live, or a third as many blocks as before.
+    /// Returns true if a run went on after it until a later moment: it allocated as many bytes
+    /// again as were live, or a third as many blocks as before.
     fn is_over(&self, now: &Point) -> bool {
         let blocks = now.blocks.saturating_sub(self.to.blocks);
         let bytes = now.allocated.saturating_sub(self.to.allocated);
@@ -73,10 +72,10 @@ impl Fall {
 #[derive(Default)]
 pub struct Levels {
     least: u64,
-    /// The event from which on the run is under way.
+    /// The event at which the start of the run is over.
     under_way: u64,
     now: Point,
-    /// The fall that memory is in, if it is large enough.
+    /// The current fall, if it is large enough.
     fall: Fall,
     /// Ends of the latest falls, bytes.
     lows: VecDeque<u64>,
@@ -111,7 +110,8 @@ impl Levels {
         lasting.max_by_key(|fall| (fall.stays(), fall.bytes()))
     }
 
-    /// Begins anew; keeps the fall that memory is in, if it is large enough and deeper than those before it.
+    /// Begins anew; keeps the current fall, if it is large enough and deeper than the falls before
+    /// it.
     fn begin(&mut self) {
         let fall = self.fall;
         if fall.bytes() >= self.least {
@@ -165,7 +165,7 @@ impl Visitor for Levels {
         if at.event.kind == Kind::ContextGone {
             self.now.gone = self.now.gone.saturating_add(block.size);
         }
-        // Where a level goes up and down a little, the fall to it ended when it was reached.
+        // If a level varies a little, the fall to it ended when it was reached.
         let deeper = self.fall.to.bytes.saturating_sub(self.now.bytes);
         if deeper > 0 && (self.fall.bytes() < self.least || deeper >= self.least / SAME) {
             (self.fall.to, self.fall.highest) = (self.now, self.now.bytes);

@@ -1,7 +1,7 @@
 //! The fall of live memory that lasts: by how much, why, and of which stacks.
 //!
-//! `level` goes through a recording once and finds the fall. [`LastingFall`] goes through it again and finds
-//! the cause.
+//! `level` goes through a recording once and finds the fall. [`LastingFall`] goes through it again
+//! and finds the cause.
 
 mod find;
 mod level;
@@ -10,9 +10,9 @@ mod screen;
 pub use find::LastingFall;
 pub use screen::may_last;
 
-/// A fall must be at least 1/`PART` of the peak
+/// Part of the peak that a fall must have at least: 1/`PART`.
 const PART: u64 = 10;
-/// and at least this many bytes.
+/// Bytes that a fall must have at least.
 const LEAST: u64 = 1 << 20;
 
 /// Returns the smallest fall that counts in a run with this peak, bytes.

@@ -1,11 +1,12 @@
-//! A coarse picture of a run, from which it can be told that no fall lasts. The search goes through all
-//! events twice, and most runs have none.
+//! A coarse picture of a run, which shows that no fall lasts. The search goes through all events
+//! twice, and most runs have no lasting fall.
 
 use super::least;
 use crate::ledger::Stretch;
 
-/// Returns true if live memory may have fallen for good. After some stretch all others are lower by the least
-/// fall, while the run goes on to allocate as many bytes as were live. Falls in the last one are not seen.
+/// Returns true if live memory may have fallen for good. After some stretch all others are lower by
+/// the least fall, while the run goes on to allocate as many bytes as were live. Falls in the last
+/// one are not seen.
 pub fn may_last(stretches: &[Stretch]) -> bool {
     let peak = stretches.iter().map(|one| one.highest).max().unwrap_or(0);
     let least = least(peak);
@@ -39,13 +40,13 @@ mod tests {
     fn falls_for_good() {
         assert!(!run(&[]));
         assert!(!run(&[100, 100, 100, 100]));
-        // It comes back.
+        // Memory rises again.
         assert!(!run(&[100, 20, 20, 100]));
         assert!(run(&[100, 100, 20, 20, 20]));
         assert!(run(&[100, 100, 89, 89, 89]));
         assert!(!run(&[100, 100, 91, 91, 91]));
         assert!(run(&[100, 100, 100, 3]));
-        // The last stretch alone: what happens in it is not seen.
+        // A fall in the last stretch is not seen.
         assert!(!run(&[100]));
     }
 }

@@ -1,4 +1,4 @@
-//! The summary as a file beside its trace.
+//! Reads and writes the summary file beside a trace.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use crate::recording::plain;
 use crate::whole::{Readers, write_whole};
 use gpushim_trace::regular::read_regular;
 
-/// What comes after the name of a trace, without `.gz`, in the name of its summary.
+/// Suffix of a summary; it follows the name of the trace without `.gz`.
 pub const SUFFIX: &str = ".summary";
-/// Bytes of a summary beyond which a file is none: those that are written have a few KiB.
+/// Most bytes of a summary file; a written summary has a few KiB.
 const MOST: u64 = 1 << 20;
 
-/// Where the summary of a trace is.
+/// Returns the path of the summary of a trace.
 pub fn path_of(trace: &Path) -> PathBuf {
     let mut name = OsString::from(plain(trace));
     name.push(SUFFIX);
     name.into()
 }
 
-/// Writes a summary beside its trace. The file has its name only once it is whole, and is readable to the owner alone,
-/// as the trace is.
+/// Writes a summary beside its trace. The file gets its name only when it is complete. Only its
+/// owner can read it, as with the trace.
 ///
 /// # Errors
-/// Those of the file system; the earlier summary is then still there.
+/// Errors of the file system. In that case the earlier summary remains.
 pub fn write(trace: &Path, summary: &RankSummary) -> Result<()> {
     let path = path_of(trace);
     let place = format!("write {}", path.display());

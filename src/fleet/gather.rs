@@ -15,24 +15,22 @@ use crate::error::{Result, failed};
 use crate::recording::{self, is_snapshot, plain, rank_by_name};
 use crate::top::State;
 
-/// Folders within folders that are looked into.
+/// Most levels of folders to search.
 const DEPTH: usize = 8;
 
-/// Where something of a process lies.
+/// Paths of the files of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Its trace, if it is there.
+    /// Path of the trace, if it exists.
     pub trace: Option<PathBuf>,
-    /// The summary, if it is there.
+    /// Path of the summary, if it exists.
     pub summary: Option<PathBuf>,
 }
 
-/// A process whose summary is known.
+/// A process with a known summary.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its files.
     pub place: Place,
-    /// What is known of it.
     pub summary: RankSummary,
 }
 
@@ -46,7 +44,7 @@ pub struct Unreadable {
     pub why: String,
 }
 
-/// All that was found.
+/// Processes and unreadable files that a search found.
 #[derive(Debug, Default)]
 pub struct Gathered {
     /// Processes, in the order of their files.
@@ -56,11 +54,11 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Reads what lies below these folders, or is named itself. With `keeps` a summary that had to be made is written
-    /// beside its trace.
+    /// Reads the traces and summaries below these folders, and those named directly. With `keeps`,
+    /// each summary that had to be made is written beside its trace.
     ///
     /// # Errors
-    /// A folder that is named cannot be read, or nothing is there.
+    /// A named folder cannot be read, or contains neither traces nor summaries.
     pub fn below(folders: &[PathBuf], keeps: bool) -> Result<Gathered> {
         let mut places = BTreeMap::new();
         for folder in folders {
@@ -90,7 +88,7 @@ impl Gathered {
     }
 }
 
-/// Does something with each of many things, on all cores; the answers in the order of the things.
+/// Calls `work` for each element on all cores. The results are in the order of the elements.
 pub fn each<T: Sync, A: Send>(
     things: &[T],
     what: &'static str,
@@ -128,11 +126,11 @@ pub fn each<T: Sync, A: Send>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Adds the files of a folder and of those in it, by the trace that they belong to. `depth` is that of the folder below
-/// the one that was named.
+/// Adds the files of a folder and of its subfolders, by the trace to which they belong. `depth`
+/// counts the levels below the named folder.
 ///
 /// # Errors
-/// It cannot be read, or is a file of another kind.
+/// The path cannot be read, or is a file that is neither a trace nor a summary.
 pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) -> Result<()> {
     if !path.is_dir() {
         return match add(path, places) {
@@ -148,7 +146,7 @@ pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) ->
     for entry in entries.flatten() {
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         match is_folder {
-            // A folder below that cannot be read hides no more than itself.
+            // An unreadable subfolder is skipped.
             true if depth < DEPTH => {
                 let _ = find(&entry.path(), depth + 1, places);
             }
@@ -161,7 +159,7 @@ pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) ->
     Ok(())
 }
 
-/// Whether a file is a trace or a summary.
+/// Adds a file to its place. Returns false if it is neither a trace nor a summary.
 fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return false;
@@ -175,7 +173,7 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
         return true;
     }
     let is_trace = name.ends_with(".trace") || name.ends_with(".trace.gz");
-    // A snapshot that is called by no rank is of no job.
+    // A snapshot belongs to a job only if its name contains a rank.
     let is_trace = is_trace || (is_snapshot(path) && rank_by_name(path).is_some());
     if is_trace && path.is_file() {
         let place = places.entry(plain(path)).or_default();
@@ -184,10 +182,11 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
     is_trace
 }
 
-/// The summary of a process, if one could be had, and the files that could not be read.
+/// The summary of a process, if there is one, and the files that could not be read.
 pub type Read = (Option<RankSummary>, Vec<Unreadable>);
 
-/// The summary of a process: as it lies there if it is the last one, else from the trace if that has more events.
+/// Reads the summary of a process. The file is used if it was written at the end of the process, if
+/// its trace has no more events, or if there is none. Otherwise the summary is made from the trace.
 pub fn read(place: &Place, keeps: bool) -> Read {
     let mut unreadable = Vec::new();
     let unread = |path: &Path, error: &dyn std::fmt::Display| Unreadable {
@@ -226,7 +225,7 @@ fn is_last(summary: &RankSummary) -> bool {
     matches!(summary.end.state, State::Ended | State::Died)
 }
 
-/// Whether a trace goes on after its summary was written.
+/// True if a trace has more events than its summary.
 fn has_more(trace: &Path, summary: &RankSummary) -> bool {
     recording::open_ring(trace)
         .is_ok_and(|recording| recording.coverage().recorded > summary.events.recorded)

@@ -1,4 +1,4 @@
-//! What the ranks of a job say together.
+//! Figures and outliers of the ranks of a job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::outlier::{Kind, Outlier};
 use super::summary::{OverTime, RankSummary};
 use crate::top::State;
 
-/// Functions that are named.
+/// Most functions in the list of a job.
 const FUNCTIONS: usize = 10;
 
 /// A job.
@@ -91,7 +91,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of values; zeros of none.
+    /// Computes the figures of some values; all are 0 if there are no values.
     pub fn of(values: impl Iterator<Item = u64>) -> Spread {
         let mut values: Vec<u64> = values.collect();
         values.sort_unstable();
@@ -174,8 +174,8 @@ pub struct RankRow {
 }
 
 impl Fleet {
-    /// The jobs among what was gathered, each with its ranks: only that of this name, if one is given. Where no launcher
-    /// named a job all are one, which has the name given.
+    /// Groups the processes by job. With `name`, only the job of that name is returned. Processes
+    /// without a job from a launcher form one job with the name `name`.
     pub fn all(gathered: Gathered, name: Option<&str>) -> Vec<Fleet> {
         let mut jobs: BTreeMap<Option<String>, Vec<Member>> = BTreeMap::new();
         for member in gathered.members {
@@ -196,7 +196,7 @@ impl Fleet {
         fleets
     }
 
-    /// Of the processes of a job.
+    /// Builds the job of some processes.
     fn of(job: Option<String>, members: Vec<Member>, unreadable: Vec<Unreadable>) -> Fleet {
         let processes = members.len();
         let members = ranks_of(members);
@@ -228,12 +228,13 @@ impl Fleet {
         fleet
     }
 
-    /// Whether something is wrong with a rank.
+    /// True if a rank is an outlier or is missing.
     pub fn is_found(&self) -> bool {
         !self.outliers.is_empty() || !self.missing.is_empty()
     }
 
-    /// Puts outliers of the same kind that have a function, a text or a host in common together, names the ranks, and notes the kinds with the ranks.
+    /// Merges outliers of the same kind by function, text or host. Then sets the names of their
+    /// ranks, and the kinds of outliers in the rows of the ranks.
     fn settle(&mut self) {
         let mut all: Vec<Outlier> = Vec::new();
         for one in std::mem::take(&mut self.outliers) {
@@ -249,7 +250,7 @@ impl Fleet {
                         Kind::Leak | Kind::OutOfMemory | Kind::Imbalance | Kind::OtherModel => {
                             function(known).is_some() && function(known) == function(&one)
                         }
-                        // A node that vanished takes all of its ranks along.
+                        // A node failure ends all ranks of the node.
                         Kind::Died | Kind::Straggler => host(known) == host(&one),
                         Kind::Missing => false,
                     }
@@ -276,7 +277,7 @@ impl Fleet {
     }
 }
 
-/// The ranks that have no file, as an outlier.
+/// Returns the ranks without a file as an outlier.
 fn of_missing(missing: &[u32], world: Option<u32>) -> Outlier {
     let text = match world {
         Some(world) => format!(
@@ -303,8 +304,9 @@ fn of_missing(missing: &[u32], world: Option<u32>) -> Outlier {
     }
 }
 
-/// One process for each rank: of those of its newest run the one that peaks highest, as workers have the rank of the
-/// process that started them. Processes without a rank are each one of their own, unless others have one.
+/// Selects one process for each rank: of the processes of the newest run, the one with the highest
+/// peak. Worker processes have the rank of the process that started them. Processes without a rank
+/// are kept only if no process has a rank; then each counts as a rank.
 fn ranks_of(members: Vec<Member>) -> Vec<Member> {
     let mut by_rank: BTreeMap<u32, Vec<Member>> = BTreeMap::new();
     let mut others = Vec::new();
@@ -320,7 +322,7 @@ fn ranks_of(members: Vec<Member>) -> Vec<Member> {
     let newest = |members: Vec<Member>| {
         let start = |member: &Member| member.summary.process.started_wall_ns;
         let last = members.iter().map(start).max().unwrap_or(0);
-        // What had ended before the newest one started is an earlier run.
+        // A process that ended before the start of the newest one belongs to an earlier run.
         let now = members
             .into_iter()
             .filter(|member| member.summary.last_wall_ns() >= last);
@@ -424,7 +426,7 @@ fn phases(ranks: &[&RankSummary]) -> Vec<OfPhase> {
     }
     let of = |name: &str| {
         let peaks = peaks.get(name).map_or(&[][..], Vec::as_slice);
-        // The first of several.
+        // The first rank of several with the same peak.
         let highest = peaks.iter().rev().max_by_key(|(peak, _)| *peak);
         let highest = highest.and_then(|(_, index)| ranks.get(*index));
         OfPhase {

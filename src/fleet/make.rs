@@ -1,4 +1,4 @@
-//! The summary of a recording, from its report.
+//! Builds the summary of a recording from its report.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,23 +16,24 @@ use crate::timeline::curve;
 use crate::top::End;
 use gpushim_trace::{Event, Kind, Layer, Series};
 
-/// Functions that held most of the peak.
+/// Most functions in the list of holders of the peak.
 const HOLDERS: usize = 12;
-/// Stacks that are named for these, those with most bytes; the others count as others.
+/// Most stacks that are resolved to functions, the ones with most bytes first. The rest is counted
+/// in `others`.
 const NAMED: usize = 512;
-/// Functions of a stack.
+/// Most functions of a stack.
 const FRAMES: usize = 6;
 const KEEPERS: usize = 4;
 const FINDINGS: usize = 6;
 const PHASES: usize = 16;
 const PROBLEMS: usize = 4;
-/// Columns of time.
+/// Number of columns over time.
 const COLUMNS: usize = 64;
-/// Letters of a text, of which a hostile file may have gigabytes.
+/// Most letters of a text; a hostile file may have gigabytes.
 const LETTERS: usize = 400;
 
 impl RankSummary {
-    /// Of a recording, by its report and what was found about its layers.
+    /// Builds a summary from a report of the recording and the findings about its layers.
     pub fn of(recording: &dyn Recording, report: &Report, layers: &[LayerFindings]) -> RankSummary {
         let names = &mut *recording.names();
         let main = layers.first();
@@ -69,14 +70,14 @@ impl RankSummary {
         }
     }
 
-    /// Reads a recording and sums it up.
+    /// Reads a recording and returns its summary.
     pub fn read(recording: &dyn Recording) -> RankSummary {
         let (report, layers) = Report::with_layers(recording, None);
         RankSummary::of(recording, &report, &layers)
     }
 }
 
-/// The time, ns since 1970.
+/// Current time, ns since 1970.
 fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_nanos() as u64)
@@ -104,7 +105,8 @@ fn process(report: &Report) -> Process {
     }
 }
 
-/// What may differ between the ranks of a job by mistake: our variables, versions, GPUs.
+/// Returns the settings that ranks of a job should share: gpushim's variables, versions and the
+/// takeover.
 fn settings(report: &Report) -> Vec<(String, String)> {
     let is_setting = |key: &str| {
         (key.starts_with("GPUSHIM_") && key != "GPUSHIM_TRACE")
@@ -183,7 +185,7 @@ fn devices(
     figures.map(device).collect()
 }
 
-/// Stacks by function, those with most bytes first.
+/// Groups stacks by function, the ones with most bytes first.
 fn holders(held: impl Iterator<Item = (u32, u64, u64)>, names: &mut dyn Names) -> Vec<Holder> {
     let mut rows: Vec<Holder> = Vec::new();
     for (stack, blocks, bytes) in held.take(NAMED) {
@@ -208,7 +210,7 @@ fn holders(held: impl Iterator<Item = (u32, u64, u64)>, names: &mut dyn Names) -
     rows
 }
 
-/// A stack as text.
+/// Returns a stack as text.
 pub(super) fn site(stack: u32, names: &mut dyn Names) -> Site {
     let frames = names.stack(stack);
     let function = blame(&frames).map(|symbol| cut(&line(symbol)));
@@ -262,7 +264,7 @@ fn iterations(all: &loops::Iterations, growth: &Growth, names: &mut dyn Names) -
     }
 }
 
-/// The phases, where the program announced ranges.
+/// Returns the phases, if the program announced ranges.
 fn phases_of(recording: &dyn Recording, layer: &LayerFindings) -> Vec<Phase> {
     let is_range = |kind: Kind| matches!(kind, Kind::RangePush | Kind::RangeStart);
     if !recording.events().any(|record| is_range(record.event.kind)) {
@@ -295,9 +297,9 @@ fn findings(report: &Report) -> Vec<Finding> {
     all.map(finding).collect()
 }
 
-/// Live and reserved bytes of the device with the highest peak, from the timeline of the whole run.
+/// Returns live and reserved bytes over the whole run, of the device with the highest peak.
 fn over_time(recording: &dyn Recording, report: &Report, devices: &[Device]) -> OverTime {
-    // The first of several.
+    // The first device of several with the same peak.
     let main = devices.iter().rev().max_by_key(|device| device.peak);
     let timeline = recording.timeline();
     let mut all = timeline.devices.iter();
@@ -318,7 +320,7 @@ fn over_time(recording: &dyn Recording, report: &Report, devices: &[Device]) -> 
         });
         most.collect::<Vec<u64>>()
     };
-    // A framework's own series where it announced its tensors.
+    // The framework's series are used where it announced its tensors.
     let or = |first: Series, second: Series| match kib(first) {
         none if none.is_empty() => kib(second),
         known => known,

@@ -1,8 +1,11 @@
-//! A job of hundreds of ranks: a summary beside each trace, and what they say together.
+//! Summarises a job of hundreds of ranks, and finds ranks that are unlike the others.
 //!
-//! [`RankSummary`] is what is kept of a rank, `make` takes it from a recording, and `beside` is the file. `gather` reads
-//! those of a job, `judge` says which ranks are unlike the others, with `roles` to tell a role from an exception, and `open`
-//! looks into the traces of these. [`Fleet`] is the answer, `text` and `page` show it.
+//! * [`RankSummary`] has the figures of one rank. `make` builds it from a recording, and `beside`
+//!   reads and writes its file.
+//! * `gather` reads the summaries of a job.
+//! * `judge` finds the outliers. Its `roles` separate ranks with a role from exceptions.
+//! * `open` reads the traces of the outliers.
+//! * [`Fleet`](job::Fleet) is the result; `text` and `page` show it.
 
 mod beside;
 pub(crate) mod command;

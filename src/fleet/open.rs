@@ -1,4 +1,4 @@
-//! Opens the traces of outliers, to name functions and lines: of no others.
+//! Opens the traces of outliers to find functions and lines. No other traces are opened.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::summary::{RankSummary, Site};
 use crate::recording::{self, Recording};
 use gpushim_trace::Kind as EventKind;
 
-/// What the trace of an outlier says of it.
+/// Details from the trace of an outlier.
 struct Told {
     site: Option<Site>,
     next: String,
 }
 
 impl Fleet {
-    /// Looks into the trace of the first rank of each outlier, of at most `most` of them.
+    /// Opens the trace of the first rank of each outlier, for at most `most` outliers.
     pub fn open_outliers(&mut self, most: usize) {
         let wanted: Vec<(usize, Kind, &Member, &Path)> = (self.outliers.iter().enumerate())
             .filter_map(|(at, one)| {
@@ -40,7 +40,7 @@ impl Fleet {
         self.compare_by_diff();
     }
 
-    /// What a rank holds more than another one is the difference of their traces.
+    /// Suggests a comparison with the trace of a usual rank for ranks that hold more or less.
     fn compare_by_diff(&mut self) {
         let is_alike = |index: &usize| {
             self.ranks
@@ -75,7 +75,8 @@ fn look(kind: Kind, summary: &RankSummary, recording: &dyn Recording) -> Told {
         let finding = findings.find(|one| kinds.contains(&one.kind.as_str()));
         finding.and_then(|one| one.site.clone())
     };
-    // The summary comes from the same events: what it names need not be looked for again, which takes seconds.
+    // The summary comes from the same events, so a site that it has need not be searched again. A
+    // search takes seconds.
     let named = |kinds: &[&str]| of_finding(summary, kinds);
     match kind {
         Kind::Leak => {
@@ -99,7 +100,7 @@ fn look(kind: Kind, summary: &RankSummary, recording: &dyn Recording) -> Told {
                 next: format!("gpushim oom {path}"),
             }
         }
-        // The last thing that it asked for.
+        // The last allocation with a stack.
         Kind::Died => {
             let events = recording.events().map(|record| record.event);
             let allocations = events.filter(|event| {

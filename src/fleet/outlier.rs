@@ -1,4 +1,4 @@
-//! What is wrong with some ranks of a job.
+//! Outliers among the ranks of a job.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name, as in JSON.
+    /// Returns the name that JSON has.
     pub fn name(self) -> &'static str {
         match self {
             Kind::OutOfMemory => "out-of-memory",
@@ -69,7 +69,7 @@ pub struct Outlier {
 }
 
 impl Outlier {
-    /// Of one rank, which is named later.
+    /// Builds an outlier of one rank; its name is set later.
     pub fn of(kind: Kind, member: usize, text: String, (sure, why): (bool, &str)) -> Outlier {
         Outlier {
             kind,

@@ -1,7 +1,7 @@
-//! A job as one page: what stands out, and a map of all ranks over time.
+//! Page of a job: the outliers, and a map of all ranks over time.
 //!
-//! As in the page of `gpushim html`, names from files reach the page in base64 only and become text of elements, and the
-//! page's policy lets nothing run but its own script and nothing be fetched.
+//! As in the page of `gpushim html`, names from files are embedded in base64 only, and become text
+//! of elements. The page's policy allows no script but its own, and no requests.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
@@ -18,13 +18,13 @@ use crate::error::Result;
 const PAGE: &str = include_str!("assets/fleet.html");
 const STYLE: &str = include_str!("assets/fleet.css");
 const SCRIPT: &str = include_str!("assets/fleet.js");
-/// Columns of the map.
+/// Number of columns of the map.
 const COLUMNS: usize = 240;
 
 #[derive(Serialize)]
 struct Job<'a> {
     verdict: String,
-    /// Ns of a column.
+    /// Duration of a column, ns.
     column_ns: u64,
     rows: Vec<Row<'a>>,
     outliers: Vec<Said<'a>>,
@@ -38,7 +38,7 @@ struct Row<'a> {
     reserved: u64,
     iterations: Option<u64>,
     outlier: Vec<&'static str>,
-    /// MiB live in each column; -1 before the rank began and after it ended.
+    /// MiB live in each column; -1 before the start of the rank and after its end.
     live: Vec<i64>,
 }
 
@@ -57,7 +57,7 @@ struct Said<'a> {
 /// Writes the page of some jobs.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(fleets: &[Fleet], out: &mut dyn Write) -> Result<()> {
     let jobs: Vec<Job<'_>> = fleets.iter().map(job).collect();
     let data = STANDARD.encode(serde_json::to_vec(&jobs)?);

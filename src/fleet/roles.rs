@@ -1,38 +1,40 @@
-//! Which values are unlike the others, where ranks may have roles: stages of a pipeline, ranks that evaluate.
+//! Finds values that are unlike the others, where ranks may have roles, such as the stages of a
+//! pipeline.
 //!
-//! Values near each other are a group. A group of many is a role. A rank without a role is an outlier, if almost all
-//! others have one.
+//! Values near each other form a group, and a large group is a role. A rank without a role is an
+//! outlier if almost all others have one.
 
-/// Values nearer than this part of the lower one are one group.
+/// Largest gap within a group, as a share of the lower value.
 const NEAR: f64 = 0.05;
-/// A role has at least this part of the ranks, and at least two of them.
+/// Smallest share of the ranks in a role. A role has at least two ranks.
 const ROLE: f64 = 0.03;
-/// In a job of this many ranks or more a role has at least three: two faults may look alike by chance.
+/// Number of ranks from which a role has at least three: in a large job two faults may look alike
+/// by chance.
 const MANY: usize = 16;
-/// Roles must have this part of the ranks for the others to be called alone.
+/// Smallest share of the ranks in roles. Below it no value counts as an outlier.
 const MOST: f64 = 0.75;
 
-/// A value in none of the roles.
+/// A value outside of all roles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Alone {
-    /// Which.
+    /// Index among the given values.
     pub index: usize,
-    /// The value itself.
     pub value: f64,
-    /// The middle of the role that is nearest.
+    /// Middle value of the nearest role.
     pub usual: f64,
 }
 
 impl Alone {
-    /// By which part of the usual value it differs.
+    /// Difference from the usual value, as a share of it.
     pub fn share(&self) -> f64 {
         (self.value - self.usual).abs() / self.usual.max(f64::MIN_POSITIVE)
     }
 }
 
-/// The values in none of the roles. Those nearer than `least` to each other are one group in any case.
+/// Returns the values outside of all roles. Values nearer than `least` to each other always form
+/// one group.
 pub fn alone(values: &[f64], least: f64) -> Vec<Alone> {
-    // Of two none can be called the one that differs.
+    // Of two different values neither is the usual one.
     if values.len() < 3 {
         return Vec::new();
     }
@@ -80,7 +82,7 @@ pub fn alone(values: &[f64], least: f64) -> Vec<Alone> {
     others.into_iter().flatten().filter_map(of).collect()
 }
 
-/// The middle one; 0 of none.
+/// Returns the upper median; 0 for no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
@@ -109,7 +111,8 @@ mod tests {
 
     #[test]
     fn roles_are_not_alone() {
-        // Two stages; each rank a stage of its own; many stages of many ranks, and one rank in none of them.
+        // Two stages; each rank a stage of its own; many stages of many ranks, and one rank in none
+        // of them.
         assert_eq!(found(&[100.0, 100.0, 200.0, 200.0]), [0_usize; 0]);
         assert_eq!(found(&[100.0, 120.0, 144.0, 173.0]), [0_usize; 0]);
         let mut stages: Vec<f64> = (0..512)
@@ -125,7 +128,7 @@ mod tests {
         let mut pair = vec![100.0; 40];
         (pair[7], pair[30]) = (200.0, 203.0);
         assert_eq!(found(&pair), [7, 30]);
-        // Ten of 512 are not a role, twenty are.
+        // Ten of 512 ranks are no role, twenty are one.
         let some = |many: usize| -> Vec<f64> {
             (0..512)
                 .map(|rank| if rank < many { 150.0 } else { 100.0 })

@@ -1,13 +1,14 @@
-//! What is kept of a rank beside its trace: a few KiB that say how it fared, in JSON, `NAME.trace.summary`.
+//! Summary of a rank: a few KiB of JSON beside its trace, `NAME.trace.summary`.
 //!
-//! `docs/fleet.md` describes the fields. A reader takes every summary of [`VERSION`], leaves out fields that it does not
-//! know, and takes those that are missing as empty.
+//! `docs/fleet.md` describes the fields. A reader accepts every summary of [`VERSION`]. It ignores
+//! unknown fields, and takes missing fields as empty.
 
 use serde::{Deserialize, Serialize};
 
 use crate::top::End;
 
-/// The version of the file: it grows if a field goes or changes its meaning, not if one is added.
+/// Version of the file. It increases if a field is removed or changes its meaning, not if one is
+/// added.
 pub const VERSION: u32 = 1;
 
 /// The summary of a process.
@@ -230,18 +231,18 @@ pub struct OverTime {
 }
 
 impl RankSummary {
-    /// The device with the highest peak.
+    /// Returns the device with the highest peak.
     pub fn main_device(&self) -> Option<&Device> {
-        // The first of several.
+        // The first device of several with the same peak.
         self.devices.iter().rev().max_by_key(|device| device.peak)
     }
 
-    /// The highest peak of its devices, bytes.
+    /// Highest peak of the devices, bytes.
     pub fn peak(&self) -> u64 {
         self.main_device().map_or(0, |device| device.peak)
     }
 
-    /// Wall clock at its last event, ns since 1970.
+    /// Wall clock at the last event, ns since 1970.
     pub fn last_wall_ns(&self) -> u64 {
         self.process
             .started_wall_ns

@@ -1,4 +1,4 @@
-//! A job as text.
+//! Text of a job for a terminal.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::output::wrap::paragraph;
 
-/// Ranks that a sentence names.
+/// Most ranks in a sentence.
 const NAMED: usize = 8;
-/// Outliers that are shown.
+/// Most outliers in the text.
 const OUTLIERS: usize = 20;
-/// Rows of a table.
+/// Most rows in each table.
 const ROWS: usize = 10;
 
 impl fmt::Display for Fleet {
@@ -87,7 +87,7 @@ impl fmt::Display for Fleet {
 }
 
 impl Fleet {
-    /// The answer in a sentence or two.
+    /// Returns the result in one or two sentences.
     pub fn verdict(&self) -> String {
         let job = self
             .job
@@ -191,7 +191,7 @@ fn outlier(number: usize, one: &Outlier, f: &mut fmt::Formatter<'_>) -> fmt::Res
     Ok(())
 }
 
-/// `rank 3`, `ranks 3, 7-9 and 12`: numbers in a row are put together.
+/// Formats ranks as `rank 3` or `ranks 3, 7-9, 12`; consecutive numbers are merged.
 pub fn ranks(names: &[String]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut row: Option<(u64, u64)> = None;

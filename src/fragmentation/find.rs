@@ -8,9 +8,10 @@ use crate::ledger::{Block, Focus, LiveAt, Moment, Segments, Visitor, by_stack, w
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind, Layer, Record, flags};
 
-/// It is a finding if this share of the reserved memory of a device is free and pinned,
+/// Share of a device's reserved memory that must be free and pinned to be a finding.
 const STUCK_SHARE: f64 = 0.2;
-/// and at least this many bytes: segments of PyTorch are 20 MiB, and one or two are never full.
+/// Bytes that must be free and pinned to be a finding. Segments of PyTorch are 20 MiB, and one or
+/// two are never full.
 const STUCK_LEAST: u64 = 48 << 20;
 
 /// The layout of memory at a moment.
@@ -62,9 +63,11 @@ pub struct Pin {
 }
 
 impl Fragmentation {
-    /// Looks at a moment. [`Moment::Peak`] is here the moment at which most was held, and of several the one at which
-    /// most of it was in use. It is after the request that memory was taken for, so that what is free then was of no use
-    /// to it, and never before the recording began.
+    /// Examines a moment. [`Moment::Peak`] is the moment at which most memory was reserved; of
+    /// several, the one with most of it in use.
+    ///
+    /// This moment is after the request for which memory was reserved: memory that is free then did
+    /// not serve the request. It is never before the recording began.
     pub fn at(recording: &dyn Recording, focus: Focus, moment: Moment) -> Fragmentation {
         let begin = Segments::of(recording, focus);
         let mut find = Find::new(moment, begin);
@@ -80,7 +83,7 @@ impl Fragmentation {
         };
         let older = Older::of(recording, focus, ns);
         if find.highest == 0 && older.is_empty() {
-            // A recording of requests alone does not say from which segments they were served.
+            // A recording of requests alone does not name the segments that served them.
             return Fragmentation {
                 ns,
                 ticket,
@@ -118,14 +121,14 @@ impl Fragmentation {
         }
     }
 
-    /// Whether enough memory is pinned to report it.
+    /// Returns true if enough memory is pinned to report it.
     pub fn is_found(&self) -> bool {
         self.devices.iter().any(Room::is_fragmented)
     }
 }
 
 impl Room {
-    /// Whether much of the reserved memory of this device is free and pinned.
+    /// Returns true if much of the reserved memory of this device is free and pinned.
     pub fn is_fragmented(&self) -> bool {
         self.is_much(self.stuck)
     }
@@ -164,15 +167,16 @@ struct Find {
     segments: Segments,
     /// The most that was held, bytes.
     highest: u64,
-    /// Bytes of the blocks in it, more than of those of before the recording of which only the end is known.
+    /// Live bytes minus the initial bytes of older blocks of which only the end is known.
     allocated: i128,
-    /// Whether an event of the recording came: what a snapshot tells of its beginning is no moment of the run.
+    /// True if an event of the recording was seen. The events with which a snapshot describes its
+    /// beginning are no moment of the run.
     has_begun: bool,
-    /// More is held than ever; the request that it is for has not been met yet.
+    /// True if more is reserved than ever, for a request that has not been served yet.
     is_growing: bool,
-    /// The request that was just met, if memory grew for it to more than ever.
+    /// The request that was just served, if more memory than ever was reserved for it.
     grown_for: Option<Asked>,
-    /// What was held and allocated at the moment, and when that was.
+    /// Bytes reserved and bytes allocated at the moment.
     best: Option<(u64, i128)>,
     ns: u64,
     ticket: Option<u64>,
@@ -198,8 +202,8 @@ impl Find {
         }
     }
 
-    /// Between two events, or before the first or after the last: the moment at which most is held, and of several the
-    /// one at which most of it is in use.
+    /// Compares the moment between two events, before the first or after the last. The best has the
+    /// most reserved memory, and of several the most of it in use.
     fn look(&mut self, next: Option<u64>) {
         let now = (self.segments.total(), self.allocated);
         if self.best.is_none_or(|best| now > best) {
@@ -215,7 +219,7 @@ impl Visitor for Find {
     fn event(&mut self, record: &Record) {
         let is_earlier = record.event.flags & flags::EARLIER != 0;
         if self.last_ns == 0 {
-            // What is older than all events was there when the first one came.
+            // Memory that is older than all events was there when the first one occurred.
             self.last_ns = record.ns;
         }
         match self.moment {
@@ -256,7 +260,7 @@ struct TakenAt {
     ticket: u64,
     is_over: bool,
     segments: Segments,
-    /// Bytes by device.
+    /// Bytes that the framework reported, by device.
     words: Vec<(u8, u64)>,
 }
 

@@ -10,7 +10,8 @@ use gpushim_trace::Event;
 
 /// A segment is nearly empty if at most 1/`NEARLY_EMPTY` of it is in use.
 const NEARLY_EMPTY: u64 = 8;
-/// The smallest unit in which memory is mapped (`cuMemGetAllocationGranularity`, measured on an H100).
+/// The smallest unit in which memory is mapped (`cuMemGetAllocationGranularity`, measured on an
+/// H100).
 const PAGE: u64 = 2 << 20;
 
 /// The reserved memory of a device, in bytes; `reserved = allocated + empty + stuck + untold`, as far as blocks and
@@ -64,7 +65,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Whether little of it is in use, but some.
+    /// Returns true if a little of it is in use.
     pub fn is_nearly_empty(&self) -> bool {
         self.used > 0 && self.used.saturating_mul(NEARLY_EMPTY) <= self.size
     }
@@ -86,7 +87,7 @@ impl Segment {
         }
     }
 
-    /// Once all blocks are in it.
+    /// Computes the bytes in use and the largest free piece, once all blocks are in it.
     fn finish(&mut self) {
         self.used = self.parts.iter().map(|(_, bytes)| bytes).sum();
         let mut at = 0;
@@ -100,9 +101,10 @@ impl Segment {
 /// All segments with the blocks in them.
 pub(super) struct Layout<'a> {
     segments: BTreeMap<u64, (Segment, Vec<&'a Block>)>,
-    /// By device: bytes of pages of which it is not known where they are, and bytes of those around blocks.
+    /// Bytes of pages at unknown places, and bytes of pages around blocks, by device.
     pages: BTreeMap<Option<u8>, (u64, u64)>,
-    /// By device: blocks in segments that were reserved before the recording began, their bytes and those asked for.
+    /// Blocks in segments that were reserved before the recording began, by device: their bytes,
+    /// and the requested bytes.
     outside: BTreeMap<Option<u8>, (u64, u64)>,
     older: Older,
 }
@@ -112,7 +114,7 @@ fn ordinal(device: u8) -> Option<u8> {
 }
 
 impl<'a> Layout<'a> {
-    /// Of what is held and what is live.
+    /// Puts live blocks into the reserved segments.
     pub(super) fn of(held: &Segments, blocks: &'a [Block], older: Older) -> Layout<'a> {
         let mut blocks: Vec<&Block> = blocks.iter().collect();
         blocks.sort_unstable_by_key(|block| block.address);
@@ -148,7 +150,7 @@ impl<'a> Layout<'a> {
             }
         }
         for (address, taken) in unused {
-            // Where blocks lie outside all segments, these are handles of the pages below them.
+            // If blocks lie outside all segments, these are handles of the pages below the blocks.
             if has_pages && !taken.whole {
                 let (all, _) = layout.pages.entry(ordinal(taken.device)).or_default();
                 *all = all.saturating_add(taken.size);
@@ -184,7 +186,7 @@ impl<'a> Layout<'a> {
         };
         blocks.push(block);
         let (key, mut to) = (segment.address, segment.end());
-        // Pieces that a block reaches across are one segment.
+        // A block across several pieces shows that they are one segment.
         while to < end {
             let next = self.segments.remove(&to).map(|(next, _)| next.size);
             let Some(size) = next.or_else(|| unused.remove(&to).map(|taken| taken.size)) else {
@@ -223,15 +225,15 @@ impl<'a> Layout<'a> {
         blocks.push(block);
     }
 
-    /// The segments of which little is in use, and what that is.
+    /// Returns the segments of which little is in use, each with its blocks.
     pub(super) fn nearly_empty(&self) -> impl Iterator<Item = (&Segment, &[&'a Block])> {
         let all = self.segments.values();
         all.filter(|(segment, _)| segment.is_nearly_empty())
             .map(|(segment, blocks)| (segment, blocks.as_slice()))
     }
 
-    /// The figures of each device; what frameworks say that they have handed out is more exact than the sum
-    /// of what was asked of them.
+    /// Returns the figures of each device. A framework's own figure of allocated bytes (`words`) is
+    /// more exact than the sum of the requests to it.
     pub(super) fn rooms(&self, words: &[(u8, u64)]) -> Vec<Room> {
         let mut rooms = BTreeMap::<Option<u8>, Room>::new();
         for (segment, blocks) in self.segments.values() {

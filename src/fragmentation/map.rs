@@ -6,14 +6,14 @@ use super::layout::Segment;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
 
-/// Rows, unless some segments share one; then a few more.
+/// Number of rows; a few more if segments share rows.
 const ROWS: u64 = 24;
-/// Stretches of a row.
+/// Number of stretches in a row.
 const CELLS: u64 = 48;
-/// From empty to full; anything in use is more than empty.
+/// Characters from empty to full; anything in use is more than empty.
 const SHADES: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Writes it, in the order of addresses. Neighbours share a row where there are many.
+/// Writes the map, in the order of addresses. Adjacent segments share a row if there are many.
 pub(super) fn write(segments: &[Segment], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let rows = rows(segments);
     if rows.is_empty() {
@@ -50,7 +50,8 @@ fn sum(row: &[Segment], of: impl Fn(&Segment) -> u64) -> u64 {
         .fold(0, |sum: u64, segment| sum.saturating_add(of(segment)))
 }
 
-/// Neighbours that make up a row: each of about as many bytes, or of a segment.
+/// Groups adjacent segments into rows: each has about as many bytes as the others, or is one
+/// segment.
 fn rows(segments: &[Segment]) -> Vec<&[Segment]> {
     let least = if segments.len() as u64 > ROWS {
         (sum(segments, |one| one.size) / ROWS).max(1)
@@ -73,7 +74,7 @@ fn rows(segments: &[Segment]) -> Vec<&[Segment]> {
     rows
 }
 
-/// How full each stretch of a row is, its segments one after the other.
+/// Draws the use of each stretch of a row, its segments one after the other.
 fn cells(row: &[Segment], size: u64) -> String {
     let cell = size.div_ceil(CELLS).max(1);
     let mut used = vec![0_u64; size.div_ceil(cell).min(CELLS) as usize];

@@ -1,7 +1,7 @@
-//! How much reserved memory is free but in pieces, and what keeps the pieces.
+//! Reserved memory that is free but in pieces, and the blocks around the pieces.
 //!
-//! [`Fragmentation`] is found at one moment from the layout of its segments; [`FragmentationReport`] says it in
-//! sentences, and `map` draws the segments.
+//! [`Fragmentation`] is found at one moment from the layout of its segments.
+//! [`FragmentationReport`] says it in sentences, and `map` draws the segments.
 
 mod find;
 mod layout;

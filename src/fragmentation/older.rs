@@ -1,4 +1,4 @@
-//! Memory that was reserved before the recording began, and of which only the sum is known.
+//! Memory that was reserved before the recording began, if only its sum is known.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,13 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Layer, Series};
 
-/// What the timeline says was reserved, by device, where the events of the beginning are lost; empty where they are not.
+/// Reserved bytes by device, from the timeline, if the events of the beginning are lost; `None` if
+/// they are not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Older(Option<BTreeMap<u8, u64>>);
 
 impl Older {
-    /// At a moment, ns since the start; as exactly as the timeline keeps it.
+    /// Takes the figures of a moment, ns since the start, as exactly as the timeline keeps it.
     pub(super) fn of(recording: &dyn Recording, focus: Focus, ns: u64) -> Older {
         if !recording.coverage().wrapped {
             return Older(None);
@@ -28,7 +29,7 @@ impl Older {
         let devices = devices.filter(|one| focus.device.is_none_or(|asked| asked == one.device));
         let reserved = devices.filter_map(|one| {
             let spans = one.get(series);
-            // Nothing is written for a stretch in which nothing changes.
+            // The timeline has no span of a stretch in which nothing changes.
             let begun = spans.partition_point(|span| span.from_ns <= ns);
             let span = spans.get(begun.saturating_sub(1))?;
             Some((one.device, span.max))
@@ -36,18 +37,18 @@ impl Older {
         Older(Some(reserved.collect()))
     }
 
-    /// Whether nothing is known, or there was nothing.
+    /// Returns true if nothing is known, or nothing was reserved.
     pub(super) fn is_empty(&self) -> bool {
         let mut all = self.0.iter().flatten();
         all.all(|(_, bytes)| *bytes == 0)
     }
 
-    /// Whether the recording has the events of all segments.
+    /// Returns true if the recording has the events of all segments.
     pub(super) fn is_whole(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What was reserved in all, bytes, by device ordinal.
+    /// Returns the sum of reserved bytes by device ordinal.
     pub(super) fn reserved(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
         let all = self.0.iter().flatten();
         all.map(|(device, bytes)| (*device, *bytes))

@@ -1,4 +1,4 @@
-//! Memory that is held and of no use, in words, figures and a map.
+//! Reserved memory that cannot be used, in words, figures and a map.
 
 use std::fmt;
 
@@ -238,7 +238,8 @@ impl FragmentationReport {
     }
 }
 
-/// Why much of what a framework reserved is not in use although no block keeps it, and what to do about it.
+/// Returns the reason why reserved memory is not in use although no block pins it, and the change
+/// to make.
 fn unused(
     recording: &dyn Recording,
     focus: Focus,
@@ -263,7 +264,7 @@ fn several(number: u64, what: &str) -> String {
     }
 }
 
-/// Pins by who is responsible for most of what is in a segment.
+/// Groups pins by the function that allocated most of the bytes in a segment.
 fn keepers(recording: &dyn Recording, pins: &[Pin], names: &mut dyn Names) -> Vec<Keeper> {
     let mut by_function: FxHashMap<Option<Function>, usize> = FxHashMap::default();
     let mut frames: FxHashMap<u64, CallSite> = FxHashMap::default();

@@ -1,4 +1,4 @@
-//! What is known of blocks that are left behind: the calls that made them, and their sizes.
+//! Blocks that are left behind: the calls that made them, and their sizes.
 
 use crate::recording::{Names, calls};
 use crate::symbols::{Kind, Origin, Symbol};
@@ -6,7 +6,7 @@ use crate::symbols::{Kind, Origin, Symbol};
 /// Parts of the names of PyTorch's operators that copy.
 const COPIES: [&str; 5] = ["::clone", "_to_copy", "::contiguous", "::cat", "::stack"];
 
-/// Blocks of one stack.
+/// Blocks that share a stack.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
     /// The Python functions that were called, innermost first.
@@ -24,7 +24,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of a stack id: how many there are, and bytes of all.
+    /// Looks up the calls of a stack id, for this many blocks with this many bytes in all.
     pub fn of(names: &mut dyn Names, stack: u32, blocks: u64, bytes: u64) -> Blocks {
         let stack = names.stack(stack);
         let mut found = Blocks {
@@ -41,12 +41,12 @@ impl Blocks {
         found
     }
 
-    /// Sets whether each replaces a smaller one.
+    /// Sets `are_anew`: each replaces a smaller one.
     pub fn anew(self, are_anew: bool) -> Blocks {
         Blocks { are_anew, ..self }
     }
 
-    /// Sets whether only some passes leave any.
+    /// Sets `are_rare`: only some passes leave any.
     pub fn rare(self, are_rare: bool) -> Blocks {
         Blocks { are_rare, ..self }
     }
@@ -77,48 +77,48 @@ impl Blocks {
         self.calls.first().is_some_and(is_of_user)
     }
 
-    /// Bytes of one.
+    /// Returns the average bytes of a block.
     pub fn largest(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether a function of one of these names was called.
+    /// Returns true if a function of one of these names was called.
     pub fn calls(&self, names: &[&str]) -> bool {
         self.calls
             .iter()
             .any(|call| names.contains(&last(&call.function)))
     }
 
-    /// Whether a function of this name, of files in a folder, was called.
+    /// Returns true if a function of this name, of a file in this folder, was called.
     pub fn calls_in(&self, name: &str, folder: &str) -> bool {
         let mut calls = self.calls.iter();
         calls.any(|call| last(&call.function) == name && file(call).contains(folder))
     }
 
-    /// Whether a function of one of these files was called.
+    /// Returns true if a function of one of these files was called.
     pub fn in_file(&self, names: &[&str]) -> bool {
         let mut calls = self.calls.iter();
         calls.any(|call| names.contains(&crate::symbols::base(file(call))))
     }
 
-    /// Whether the name of a function that was called has one of these parts.
+    /// Returns true if the name of a called function has one of these parts.
     pub fn names(&self, parts: &[&str]) -> bool {
         let mut calls = self.calls.iter();
         calls.any(|call| parts.iter().any(|part| call.function.contains(part)))
     }
 
-    /// Whether the innermost function of the user has one of these parts in its name.
+    /// Returns true if the innermost function of the user has one of these parts in its name.
     pub fn user_names(&self, parts: &[&str]) -> bool {
         self.user()
             .is_some_and(|call| parts.iter().any(|part| call.function.contains(part)))
     }
 
-    /// Whether a module's forward pass made them.
+    /// Returns true if a module's forward pass made them.
     pub fn is_forward(&self) -> bool {
         self.calls(&["forward"]) || self.calls_in("_call_impl", "/torch/nn/")
     }
 
-    /// Whether a backward pass made them.
+    /// Returns true if a backward pass made them.
     pub fn is_backward(&self) -> bool {
         self.calls_in("backward", "/torch/")
             || self
@@ -127,17 +127,17 @@ impl Blocks {
                 .any(|name| name.contains("torch::autograd::Engine"))
     }
 
-    /// Whether they belong to a graph of autograd.
+    /// Returns true if they belong to a graph of autograd.
     pub fn is_graph(&self) -> bool {
         self.is_forward() || self.is_backward()
     }
 
-    /// Whether a loss function made them.
+    /// Returns true if a loss function made them.
     pub fn is_loss(&self) -> bool {
         self.names(&["loss", "Loss", "cross_entropy", "criterion"]) || self.in_file(&["loss.py"])
     }
 
-    /// Whether the innermost operator sums something up.
+    /// Returns true if the innermost operator is a reduction.
     pub fn is_reduction(&self) -> bool {
         let mut native = self.native.iter();
         native.any(|name| {
@@ -154,7 +154,7 @@ impl Blocks {
         })
     }
 
-    /// Returns true if an operator that copies made them, which the user's own function called.
+    /// Returns true if a copying operator made them, called by the user's own function.
     pub fn is_copy(&self) -> bool {
         let copies = |name: &String| COPIES.iter().any(|part| name.contains(part));
         self.calls.first().is_some_and(is_of_user) && self.native.iter().any(copies)
@@ -165,7 +165,7 @@ impl Blocks {
     }
 }
 
-/// The last part of a function's name.
+/// Returns the last part of a function's name.
 fn last(function: &str) -> &str {
     function.rsplit('.').next().unwrap_or(function)
 }
@@ -182,7 +182,7 @@ fn file(call: &Symbol) -> &str {
 pub(super) mod tests {
     use super::*;
 
-    /// The same, made by native functions below them.
+    /// Adds the native function that made the blocks.
     pub(in crate::growth) fn by_operator(mut blocks: Blocks, native: &str) -> Blocks {
         blocks.native.push(native.to_string());
         blocks
@@ -195,7 +195,8 @@ pub(super) mod tests {
         }
     }
 
-    /// One block of this size, made by calls of these functions of these files, the innermost first.
+    /// One block of this size, made by calls of these functions of these files, the innermost
+    /// first.
     pub(in crate::growth) fn of(bytes: u64, calls: &[(&str, &str)]) -> Blocks {
         let call = |(function, file): &(&str, &str)| Symbol {
             function: function.to_string(),

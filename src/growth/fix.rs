@@ -1,19 +1,19 @@
 //! Changes to the program, for kept blocks of a known pattern.
 //!
-//! The calls that made the blocks tell the pattern, with their sizes; never sizes alone. A fix that does
-//! not fit is worse than none.
+//! The pattern follows from the calls that made the blocks, with the sizes; never from sizes alone.
+//! A wrong fix is worse than none.
 
 use super::blocks::Blocks;
 
 /// A way to keep blocks, and its fix.
 struct Pattern {
-    /// Tells whether blocks are kept in this way.
+    /// Returns true if blocks are kept in this way.
     fits: fn(&Blocks) -> bool,
     /// The change, in a sentence.
     fix: &'static str,
 }
 
-/// A kept loss is of no more bytes than this: PyTorch rounds a scalar up to 512.
+/// Bytes that a kept loss has at most: PyTorch rounds a scalar up to 512.
 const LOSS_BYTES: u64 = 4096;
 
 /// Number of places at which a kept graph has blocks, one for each of its layers.
@@ -42,10 +42,10 @@ const PATTERNS: [Pattern; 8] = [
         fix: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
                or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
     },
-    // Keys and values of a cache that is never begun anew.
+    // Keys and values of a cache that is never reset.
     Pattern {
         fits: |blocks| {
-            // Blocks that are kept are of many caches, each begun anew.
+            // Other blocks that are kept belong to many caches, each filled from its start.
             blocks.are_anew()
                 && (blocks.in_file(&["cache_utils.py"])
                     || blocks.names(&["kv_cache", "kvcache", "past_key_value", "DynamicCache"]))
@@ -65,7 +65,7 @@ const PATTERNS: [Pattern; 8] = [
         },
         fix: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
     },
-    // Saved by the autograd of a backward pass that is to be run again.
+    // Blocks that autograd saved in a backward pass for a further backward pass.
     Pattern {
         fits: |blocks| blocks.is_backward(),
         fix: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
@@ -78,7 +78,8 @@ const PATTERNS: [Pattern; 8] = [
         },
         fix: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
     },
-    // The user's own module makes it in its forward pass, by itself and not by a layer that it calls.
+    // The user's own module makes it in its forward pass, by itself and not by a layer that it
+    // calls.
     Pattern {
         fits: |blocks| blocks.is_forward() && blocks.is_copy() && !blocks.is_of_function(),
         fix: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
@@ -101,12 +102,12 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
     Some(fix.to_string())
 }
 
-/// Tells whether blocks are of several layers of a forward pass, and of its inputs. Blocks of one layer
-/// may be an output, which is kept without a graph.
+/// Returns true if blocks belong to several layers of a forward pass, and to its inputs. Blocks of
+/// one layer may be an output, which is kept without a graph.
 fn is_whole_graph(all: &[Blocks]) -> bool {
     let is_layer = |blocks: &&Blocks| blocks.is_forward() || blocks.is_loss();
     let is_part = |blocks: &Blocks| {
-        // What only some passes leave, an error or a condition keeps.
+        // Blocks that only some passes leave are kept by an error or a condition.
         let may_have_graph = !blocks.is_of_function() && !blocks.calls(&["decorate_context"]);
         !blocks.are_rare() && may_have_graph && (is_layer(&blocks) || blocks.is_own())
     };
@@ -184,7 +185,8 @@ mod tests {
         }
     }
 
-    /// A new tensor of a module's own function may be a copy or a result: only the operator tells.
+    /// A new tensor of a module's own function may be a copy or a result: only the operator shows
+    /// which.
     #[test]
     fn a_module_keeps_copies_only_where_an_operator_copied() {
         let (name, file) = module();
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(told(made), "");
     }
 
-    /// Keys and values that are joined again and again are of one cache; those that are kept are of many.
+    /// Keys and values that are joined repeatedly belong to one cache; kept ones belong to many.
     #[test]
     fn a_cache_goes_on_growing_only_where_it_is_made_anew() {
         let file = "/usr/lib/python3/site-packages/transformers/cache_utils.py";
@@ -207,7 +209,7 @@ mod tests {
         assert_eq!(fix(&[blocks()]), None);
     }
 
-    /// Weights, gradients and state together are a new model, and not an optimizer that is made anew.
+    /// Weights, gradients and state together are a new model, not a new optimizer.
     #[test]
     fn a_fix_fits_all_that_is_kept() {
         let adam = "/usr/lib/python3/site-packages/torch/optim/adam.py";

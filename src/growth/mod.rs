@@ -1,7 +1,8 @@
-//! Growth of memory per iteration: how much, by which stacks, and when it runs out.
+//! Growth of memory per iteration: its rate, the stacks that keep it, and the time until memory is
+//! full.
 //!
-//! [`Growth`] is found from the live memory at the beginning of each iteration; [`GrowthReport`] is its text.
-//! `fix` has the changes for known patterns of blocks.
+//! [`Growth`] is found from the live memory at the beginning of each iteration; [`GrowthReport`] is
+//! its text. `fix` has the changes for known patterns of blocks.
 
 mod blocks;
 mod find;

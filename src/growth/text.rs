@@ -18,9 +18,9 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Names, Recording};
 
-/// Letters of a function's name in the sentence.
+/// Number of letters of a function's name in the sentence.
 const FUNCTION: usize = 48;
-/// A fix must fit all stacks with this part of the growth.
+/// Part of the growth of a stack that a fix must fit.
 const MAIN: f64 = 0.05;
 
 /// What `gpushim growth` finds.
@@ -60,7 +60,7 @@ pub struct KeptBy {
 }
 
 impl GrowthReport {
-    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    /// Analyses a recording; `given`, if set, is what the user said iterations begin with.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -71,7 +71,8 @@ impl GrowthReport {
         GrowthReport::new(recording, focus, &followed, true, names)
     }
 
-    /// Reports followed blocks. `is_open` tells whether the time until memory runs out is a question.
+    /// Reports followed blocks. `is_open` is true if the time until memory is full is to be
+    /// predicted.
     pub fn new(
         recording: &dyn Recording,
         focus: Focus,
@@ -113,7 +114,7 @@ impl GrowthReport {
         self.growth.as_ref().is_some_and(Growth::is_found)
     }
 
-    /// All of it in a sentence, of which `what` is the subject where no function is: `Memory`.
+    /// Returns all of it in a sentence. `what` is its subject if no function is known: `Memory`.
     pub fn sentence(&self, iterations: Option<&Iterations>, what: &str) -> String {
         if self.subject.one_moment {
             return not_told("Whether memory grows");
@@ -155,13 +156,13 @@ impl GrowthReport {
         format!("{who} {keeps} {rate} in each {pass} ({some} of {all})")
     }
 
-    /// Who keeps what grows most, in words, where that was recorded.
+    /// Names the owner of the memory that grows most, in words, if recorded.
     pub fn kept_by(&self) -> Option<String> {
         let owned = self.keepers.first()?.holder.kept_by.as_ref()?;
         Some(owned.owner.in_words())
     }
 
-    /// When memory runs out at this rate.
+    /// Returns the time until memory is full at this rate, in words.
     pub fn until(&self) -> Option<String> {
         let until = self.until_full.as_ref()?;
         Some(format!(
@@ -191,7 +192,7 @@ impl KeptBy {
         }
     }
 
-    /// The function, or the size of blocks without a stack.
+    /// Returns the function, or the size of blocks without a stack, in words.
     fn in_words(&self) -> String {
         match (self.size, &self.holder.who.function) {
             (Some(size), _) => format!("an allocation of {} without a stack", bytes(size)),

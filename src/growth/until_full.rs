@@ -1,4 +1,4 @@
-//! How long memory lasts at the rate of growth.
+//! The time until memory is full at the rate of growth.
 
 use serde::Serialize;
 
@@ -20,7 +20,8 @@ pub struct UntilFull {
 }
 
 impl UntilFull {
-    /// By what is free at the end, and growth that was found; `None` where nothing grows, or what is free is unknown.
+    /// Divides the free memory at the end by the growth that was found. Returns `None` if memory
+    /// does not grow, or the free memory is unknown.
     pub fn of(recording: &dyn Recording, focus: Focus, growth: &Growth) -> Option<UntilFull> {
         if !growth.is_found() {
             return None;
@@ -35,8 +36,10 @@ impl UntilFull {
     }
 }
 
-/// Bytes that the fullest device has free at the end of the recording: all but what the process holds, or what the
-/// driver said is in use if that was more. `None` if the focus is no device memory, or no device's size is known.
+/// Returns the bytes that the fullest device has free at the end of the recording. They exclude the
+/// process's memory, or the driver's figure of used memory if that is more.
+///
+/// Returns `None` if the focus is no device memory, or no device's size is known.
 fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     if !matches!(focus.layer, Layer::Tensor | Layer::Device) {
         return None;
@@ -49,7 +52,7 @@ fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     let free = devices.filter_map(|device| {
         let total = recording.gpu(device.device)?.bytes;
         let last = |series| device.get(series).last().map(|span| span.max);
-        // The driver may have been asked long ago.
+        // The driver's figure may be old.
         let used = last(Series::Driver).max(last(Series::Reserved))?;
         Some(total.saturating_sub(used))
     });

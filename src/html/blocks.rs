@@ -1,4 +1,4 @@
-//! Blocks of memory: those that can be seen exactly, the rest in sums.
+//! Blocks of memory: visible blocks exactly, the rest in sums.
 
 use rustc_hash::FxHashMap;
 
@@ -8,26 +8,26 @@ use crate::error::Result;
 
 /// The end of a block that is live at the end.
 pub const LIVE: u64 = u64::MAX;
-/// How many sums are kept; their stretches of time get longer until that is enough.
+/// Most sums that are kept. Their stretches of time get longer until this number is enough.
 const SUMS_MOST: usize = 200_000;
 /// Stretches at first and at the least.
 const STRETCHES: u64 = 1024;
 const STRETCHES_LEAST: u64 = 16;
 
-/// A block.
+/// One block of memory in the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// When it was allocated, ns.
+    /// Time of the allocation, ns.
     pub from: u64,
-    /// When it was freed, ns, or [`LIVE`].
+    /// Time of the free, ns, or [`LIVE`].
     pub to: u64,
-    /// Where.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested size in bytes.
     pub size: u64,
-    /// The page's stack.
+    /// Number of the stack in the page.
     pub stack: u32,
-    /// Which view it belongs to.
+    /// Number of the view that the block belongs to.
     pub view: u8,
 }
 
@@ -45,7 +45,7 @@ pub struct Blocks {
     keep: Keep<Block>,
     sums: Sums,
     end_ns: u64,
-    /// Moments at which all that is live must be exact, by view.
+    /// Moments at which all live blocks must be exact, by view.
     moments: FxHashMap<u8, u64>,
     /// Blocks, and bytes × ns of all.
     all: (u64, f64),
@@ -59,7 +59,7 @@ struct Sums {
 }
 
 impl Blocks {
-    /// For a run that ends at `end_ns`; keeps at most `most` blocks exactly.
+    /// Begins for a run that ends at `end_ns`. Keeps at most `most` blocks exactly.
     pub fn new(end_ns: u64, most: usize) -> Blocks {
         Blocks {
             keep: Keep::new(most),
@@ -79,11 +79,12 @@ impl Blocks {
         self.moments.insert(view, ns);
     }
 
-    /// Takes a block in, once it is known when it ended.
+    /// Takes a block once its end is known.
     ///
-    /// Kept is what can be seen: the area of a block in a picture of time by address that is 2,000 points
-    /// wide, in which nothing is narrower than one point. So the largest stay even if they were short, and
-    /// those that lived long even if they are small.
+    /// Blocks with the largest visible area are kept. The area is that of the block in a picture of
+    /// time by address. The picture is 2,000 points wide, and nothing in it is narrower than one
+    /// point. The largest blocks stay even if they were short, and long-lived blocks even if they
+    /// are small.
     pub fn give(&mut self, block: Block) {
         let to = block.to.min(self.end_ns);
         let lived = to.saturating_sub(block.from);
@@ -121,7 +122,7 @@ impl Blocks {
         pack.head("sum_ns", &sums.width_ns)?;
         pack.plain("block_view", exact.iter().map(|block| block.view.into()));
         pack.delta("block_from", exact.iter().map(|block| block.from));
-        // What it lived and one more; 0 is for ever.
+        // Lifetime and one more; 0 stands for no end.
         let life = |block: &Block| match block.to {
             LIVE => 0,
             to => to.saturating_sub(block.from) + 1,

@@ -1,6 +1,8 @@
 //! The best of a stream, in bounded memory.
 
-/// Keeps the `most` items with the highest scores; the others are handed back to the caller, which sums them up.
+/// Keeps the `most` items with the highest scores.
+///
+/// The other items are handed back to the caller, which sums them up.
 pub struct Keep<T> {
     held: Vec<(u64, T)>,
     most: usize,
@@ -9,7 +11,6 @@ pub struct Keep<T> {
 }
 
 impl<T> Keep<T> {
-    /// For this many.
     pub fn new(most: usize) -> Keep<T> {
         Keep {
             held: Vec::new(),
@@ -31,7 +32,7 @@ impl<T> Keep<T> {
         }
     }
 
-    /// The items, in no order.
+    /// Returns the kept items, in no order.
     pub fn finish(mut self, gone: impl FnMut(T)) -> Vec<T> {
         if self.held.len() > self.most {
             self.sort_out(gone);

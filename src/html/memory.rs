@@ -23,9 +23,9 @@ pub struct MemoryHistory {
     buckets: usize,
     /// The device of events that name none, if there is but one.
     only: Option<u8>,
-    /// One sort of memory on one device each: what a page shows at a time.
+    /// Sorts of memory, each on one device. A page shows one at a time.
     views: Vec<(Layer, u8)>,
-    /// By device and what they are of.
+    /// Curves by device and sum.
     curves: Vec<((u8, Sum), Curve)>,
     ledger: Ledger,
     blocks: Blocks,
@@ -33,7 +33,8 @@ pub struct MemoryHistory {
 }
 
 impl MemoryHistory {
-    /// For a run with these figures: curves of `buckets` intervals, and at most `blocks` blocks exactly.
+    /// Begins for a run with these figures: curves of `buckets` intervals, and at most `blocks`
+    /// blocks exactly.
     pub fn new(summary: &Summary, buckets: usize, blocks: usize) -> MemoryHistory {
         let mut named = summary.devices.iter().filter_map(|device| device.device);
         let only = named.next().filter(|_| named.next().is_none());
@@ -66,7 +67,7 @@ impl MemoryHistory {
         self.apply(0, |ledger, say| ledger.begin(&older, say), |_, _| {});
     }
 
-    /// Takes an event in.
+    /// Applies the next event to the state.
     pub fn feed(&mut self, record: &Record, stacks: &mut Stacks<'_>) {
         self.apply(
             record.ns,
@@ -96,7 +97,8 @@ impl MemoryHistory {
         act(&mut ledger, &mut |change| {
             see(self, change);
             change.steps(|device, sum, step, bytes| {
-                // Mappings are memory that is counted elsewhere; what the driver says comes from the timeline.
+                // Memory of mappings is counted elsewhere. The driver's figures come from the
+                // timeline.
                 if matches!(sum, Sum::Live(Layer::Mapping) | Sum::InUse) {
                     return;
                 }
@@ -155,7 +157,7 @@ impl MemoryHistory {
             self.views.push(view);
             self.views.len() - 1
         });
-        // 4 layers of 256 devices: those that no machine has share the last number.
+        // 4 layers of 256 devices: all numbers beyond share the last one.
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         if known.is_none() {
             let peak = self.peaks.iter().find(|(of, _)| *of == view);
@@ -189,7 +191,7 @@ fn stack_of(block: &ledger::Block, stacks: &mut Stacks<'_>) -> u32 {
     }
 }
 
-/// Whether a page shows it: mappings are memory that is shown elsewhere.
+/// True if a page shows the block. Memory of mappings is shown elsewhere.
 fn is_shown(block: &ledger::Block) -> bool {
     block.class.layer() != Layer::Mapping
 }

@@ -1,7 +1,9 @@
-//! One self-contained HTML page of recordings: timeline, blocks over addresses, flame graph, tables.
+//! One self-contained HTML page of recordings: timeline, blocks over addresses, flame graph,
+//! tables.
 //!
-//! `memory` keeps what was live while the events are read, and `blocks`, `notes`, `phases`, `series` and `stacks`
-//! what the page shows; `pack` writes it for `assets/`, the program in the page.
+//! `memory` keeps the live blocks while the events are read. `blocks`, `notes`, `phases`, `series`
+//! and `stacks` keep the data that the page shows. `pack` writes it for `assets/`, the program in
+//! the page.
 
 mod blocks;
 pub(crate) mod command;

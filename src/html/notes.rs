@@ -1,20 +1,21 @@
-//! Notes: requests that failed, contexts that ended, marks of the program.
+//! Notes: failed requests, ended contexts, marks of the program.
 
 use super::pack::Pack;
 use super::stacks::Stacks;
 use crate::error::Result;
 use gpushim_trace::{Event, Kind, Record};
 
-/// How many of each sort are kept, the first ones.
+/// Most notes of each sort that are kept: the first ones.
 const MOST: usize = 2_000;
 
-/// One of them.
+/// One note of a recording.
 struct Note {
     ns: u64,
     kind: Kind,
     size: u64,
     extra: [u64; 2],
-    /// Allocated, reserved and the largest free block of the pools, each and one more; 0 is unknown.
+    /// Allocated, reserved and the largest free block of the pools, each and one more; 0 is
+    /// unknown.
     pools: [u64; 3],
     text: u32,
     stack: u32,
@@ -23,7 +24,7 @@ struct Note {
     result: i16,
 }
 
-/// Those of a recording.
+/// All notes of a recording.
 #[derive(Default)]
 pub struct Notes {
     /// Failures, and everything else: the one must not push out the other.
@@ -33,7 +34,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Takes an event in; `text` is asked for the name of a mark.
+    /// Applies an event. `text` returns the name of a mark.
     pub fn feed(
         &mut self,
         record: &Record,
@@ -82,7 +83,8 @@ impl Notes {
         });
     }
 
-    /// The state of the pools belongs to the last request that ran out of memory on the same thread.
+    /// The state of the pools belongs to the last request that ran out of memory on the same
+    /// thread.
     fn pools(&mut self, event: &Event) {
         let mut last = self.failures.iter_mut().rev();
         let is_its = |note: &&mut Note| {

@@ -1,8 +1,10 @@
-//! Numbers for a page: columns of variable-length integers behind a head of JSON, deflated, in base64.
+//! Numbers for a page: columns of variable-length integers behind a head of JSON, deflated, in
+//! base64.
 //!
-//! Before the deflating: the head's bytes as u32, little endian; the head; the columns one after the other.
-//! The head names each column, how many numbers it has and its bytes. A number is LEB128; in a column of
-//! differences it is the zigzag of what is to be added to the number before, from 0 on.
+//! Before the deflating: the head's bytes as u32, little endian; the head; the columns one after
+//! the other. The head names each column, the number of its values and its bytes. A number is
+//! LEB128. In a column of differences it is the zigzag of the difference from the number before,
+//! from 0 on.
 
 use std::io::{self, Write};
 
@@ -31,7 +33,7 @@ struct Column {
     name: String,
     count: usize,
     bytes: usize,
-    /// Whether it holds differences.
+    /// True if the column holds differences.
     delta: bool,
 }
 
@@ -43,7 +45,7 @@ impl Pack {
         Ok(())
     }
 
-    /// Adds a column of numbers that are small as they are. What is beyond [`MAX`] becomes that.
+    /// Adds a column of numbers that are small themselves. A number beyond [`MAX`] becomes [`MAX`].
     pub fn plain(&mut self, name: &str, numbers: impl IntoIterator<Item = u64>) {
         self.column(name, false, numbers);
     }
@@ -107,7 +109,7 @@ fn base64(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
 
 #[cfg(test)]
 pub mod unpack {
-    //! The same backwards, for tests.
+    //! Decoder of a payload, for tests.
 
     use std::collections::BTreeMap;
     use std::io::Read;

@@ -1,7 +1,8 @@
 //! One page of HTML that shows recordings: self-contained, without a network, opened in a browser.
 //!
-//! Data of a trace reaches the page only in deflated base64, and from there only as text of elements: no name in it can
-//! become markup. The page's policy lets nothing run but its own script, and nothing be fetched at all.
+//! Data of a trace reaches the page only in deflated base64, and from there only as text of
+//! elements. No name in it can become markup. The page's policy allows only its own script to run,
+//! and allows no fetch at all.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufWriter, Write};
@@ -64,8 +65,9 @@ struct PageEntry {
 
 /// Writes the page of these recordings: the ranks of one job, or several runs.
 ///
-/// Reads the events of each a few times; memory is bounded but for what is live and the names of stacks. With each
-/// comes what the user set that its iterations begin with.
+/// Reads the events of each recording a few times. Memory is bounded, except for live blocks and
+/// the names of stacks. Each recording comes with the user's definition of its iterations, if there
+/// is one.
 ///
 /// # Errors
 /// An error of `out`.
@@ -105,7 +107,7 @@ pub fn write_page(
     Ok(())
 }
 
-/// When each iteration begins and ends, ns; the first ones.
+/// Begin and end of the first iterations, ns.
 fn spans(iterations: &Iterations) -> Vec<[u64; 2]> {
     let pairs = iterations.starts.windows(2);
     let span = |pair: &[Start]| Some([pair.first()?.ns, pair.last()?.ns]);

@@ -9,25 +9,25 @@ use crate::error::Result;
 use crate::loops::without_numbers;
 use gpushim_trace::{Kind, Record};
 
-/// How many ranges are kept; the shortest go.
+/// Most ranges that are kept. The shortest are dropped.
 const MOST: usize = 60_000;
 /// Ranges open at once on a thread beyond these are not followed.
 const DEPTH_MOST: usize = 64;
-/// How often a phase must have come to be an iteration, and the share of the time between its first and its
-/// last that it must fill.
+/// Fewest repeats of an iteration's phase, and the least share that it fills of the time between
+/// its first and its last.
 const ITERATIONS_LEAST: usize = 3;
 const ITERATIONS_FILL: f64 = 0.7;
 
-/// A range.
+/// One range, pushed on a thread or started by number.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     from: u64,
     to: u64,
-    /// The text of its name.
+    /// Number of the text of its name.
     name: u32,
     /// The text of its name without numbers.
     family: u32,
-    /// 0 for those that may end on another thread.
+    /// 0 for ranges that may end on another thread.
     thread: u32,
     depth: u32,
 }
@@ -36,7 +36,7 @@ struct Phase {
 pub struct Phases {
     keep: Keep<Phase>,
     cut: u64,
-    /// What is open: by thread; and by number, with the lane that it takes.
+    /// Open ranges: by thread; and by number, with the lane of each.
     open: FxHashMap<u32, Vec<Phase>>,
     started: FxHashMap<u64, Phase>,
     lanes: Vec<bool>,
@@ -45,7 +45,6 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// None yet.
     pub fn new() -> Phases {
         Phases {
             keep: Keep::new(MOST),
@@ -58,7 +57,7 @@ impl Phases {
         }
     }
 
-    /// Takes an event in; `text` is asked for the name of an id that was not seen before.
+    /// Applies an event. `text` returns the name of an id that was not seen before.
     pub fn feed(
         &mut self,
         record: &Record,
@@ -151,7 +150,7 @@ impl Phases {
         self.keep.give(length, phase, |_| *cut += 1);
     }
 
-    /// Puts all of it into the payload; what is still open lasts to the end.
+    /// Puts all ranges into the payload. Ranges that are still open last to the end.
     pub fn pack(mut self, end_ns: u64, pack: &mut Pack) -> Result<()> {
         let open = std::mem::take(&mut self.open).into_values().flatten();
         let started = std::mem::take(&mut self.started).into_values();
@@ -178,8 +177,10 @@ impl Phases {
     }
 }
 
-/// What an iteration is: the thread, depth and family of a phase that comes again and again and fills the
-/// time; of several, the one that comes most often.
+/// Finds the phase that is an iteration: its thread, depth and family.
+///
+/// Such a phase repeats, and fills most of the time from its first to its last. This time is at
+/// least 0.3 of the run. Of several phases, the one with most repeats is taken.
 fn iterations(phases: &[Phase]) -> Option<(u32, u32, u32)> {
     let mut groups = FxHashMap::<(u32, u32, u32), (usize, u64, u64, u64)>::default();
     for phase in phases.iter().filter(|phase| phase.thread != 0) {

@@ -2,9 +2,9 @@
 
 use gpushim_trace::Span;
 
-/// A curve.
+/// A value over time, in stretches of equal length.
 pub struct Curve {
-    /// Least and most in each stretch; what there was is added later, see [`Curve::finish`].
+    /// Least and most in each stretch, without earlier memory, which [`Curve::finish`] adds.
     buckets: Vec<(i64, i64)>,
     width_ns: u64,
     at: usize,
@@ -29,17 +29,17 @@ impl Curve {
         }
     }
 
-    /// Ns of a stretch.
+    /// Length of a stretch in ns.
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// It changes by so much.
+    /// Adds a change to the value.
     pub fn add(&mut self, ns: u64, bytes: i64) {
         self.set(ns, self.now.saturating_add(bytes));
     }
 
-    /// It becomes so much.
+    /// Sets the value at a time in ns.
     pub fn set(&mut self, ns: u64, bytes: i64) {
         self.reach(ns);
         self.now = bytes;
@@ -68,7 +68,7 @@ impl Curve {
         (self.to_bytes(self.peak.0), self.peak.1)
     }
 
-    /// The last value, bytes.
+    /// Last value of the curve, in bytes.
     pub fn end(&self) -> u64 {
         self.to_bytes(self.now)
     }
@@ -87,7 +87,7 @@ impl Curve {
         }
     }
 
-    /// Least and most of each stretch, bytes. Where events are lost, what is known otherwise stands for
+    /// Least and most of each stretch, bytes. Where events are lost, other known values stand for
     /// the time before the first of them.
     pub fn finish(mut self, first_ns: u64, before: &[Span]) -> Vec<(u64, u64)> {
         self.reach(u64::MAX);
@@ -109,7 +109,7 @@ pub fn from_spans(end_ns: u64, buckets: usize, spans: &[Span]) -> Vec<(u64, u64)
     curve.finish(u64::MAX, spans)
 }
 
-/// Replaces the stretches that end before a moment by what spans say of them.
+/// Replaces the stretches before a moment by the values of spans.
 fn paint(done: &mut [(u64, u64)], width_ns: u64, until_ns: u64, spans: &[Span]) {
     let mut spans = spans.iter().peekable();
     let mut last = None;
@@ -132,7 +132,7 @@ fn paint(done: &mut [(u64, u64)], width_ns: u64, until_ns: u64, spans: &[Span]) 
             last = Some((span.max, span.max));
             spans.next();
         }
-        // Before the first span nothing more is known than what was there.
+        // Before the first span only the memory that existed then is known.
         if let Some(known) = seen.or(last) {
             *bucket = known;
         }

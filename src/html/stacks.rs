@@ -1,5 +1,6 @@
-//! Stacks as a page has them: every text, frame and node once; without the ranges that were open, so that
-//! the same code is one stack in each iteration.
+//! Stacks as a page has them: every text, frame and node once.
+//!
+//! Open ranges are left out, so that the same code is one stack in each iteration.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const MOST: usize = 1 << 15;
 /// Longer texts are cut: C++ names reach kilobytes.
 const TEXT_MOST: usize = 400;
 
-/// What sort of frame it is, for the page.
+/// Sort of a frame, for the page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Sort {
     Native = 0,
@@ -36,7 +37,7 @@ struct PageFrame {
     name: u32,
     place: u32,
     sort: Sort,
-    /// Whether it is above the line: no allocator, runtime or interpreter.
+    /// True if the frame is above the line: no allocator, runtime or interpreter.
     is_above: bool,
 }
 
@@ -98,20 +99,22 @@ impl<'a> Stacks<'a> {
         stacks
     }
 
-    /// The number of a text.
+    /// Number of a text in the page.
     pub fn text(&mut self, text: &str) -> u32 {
         let kept = cut_to(text, TEXT_MOST);
         let more = if kept.len() < text.len() { "…" } else { "" };
         self.texts.number(format!("{kept}{more}"))
     }
 
-    /// The page's stack of an allocation. Without a recorded stack it is told apart by the ranges that
-    /// were open, numbers aside, and by what it asked for.
+    /// Number of the page's stack of an allocation.
+    ///
+    /// Allocations without a recorded stack are distinguished by the open ranges, without their
+    /// numbers, and by the requested size.
     pub fn stack(&mut self, id: u32, class: Class, size: u64) -> u32 {
         self.owned(id, class, size, 0)
     }
 
-    /// The page's stack of a block, which is also told apart by who keeps it.
+    /// The page's stack of a block, which also depends on the block's owner.
     pub fn of_block(&mut self, block: &Block) -> u32 {
         let owner = self.owner(block);
         self.owned(block.stack, block.class, block.size, owner)
@@ -225,7 +228,7 @@ impl<'a> Stacks<'a> {
         })
     }
 
-    /// Puts all of it into the payload. Returns what stood in the way of better names.
+    /// Puts all stacks into the payload. Returns the obstacles to better names.
     pub fn pack(self, pack: &mut Pack) -> Result<Vec<String>> {
         pack.head("texts", &self.texts.all)?;
         pack.head("has_stacks", &self.has_frames)?;

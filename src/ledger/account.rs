@@ -7,15 +7,15 @@ use gpushim_trace::{Class, Layer, LiveBlock, Record};
 
 /// A quantity over time, bytes.
 ///
-/// What was live before the first readable event is unknown. As far as it is freed later, the
-/// frees tell: they lack their allocation, and their sum is what must have been there at the start.
+/// The bytes that were live before the first readable event are unknown. Later frees without an
+/// allocation show them: their sum must have been there at the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Level {
     now: i128,
     peak: i128,
-    /// Freed without a readable allocation.
+    /// Bytes freed without a readable allocation.
     missing: i128,
-    /// When the peak was, ns since the start, and the place of the first event after it.
+    /// Time of the peak, ns since the start, and the place of the first event after it.
     pub at: Option<(u64, u64)>,
 }
 
@@ -41,7 +41,7 @@ impl Level {
         }
     }
 
-    /// The peak is what was there before this event, as long as nothing rises above it.
+    /// Takes the level before this event as the peak, unless a later level is higher.
     fn is_highest_before(&mut self, record: &Record) {
         self.at.get_or_insert((record.ns, record.ticket));
     }
@@ -54,30 +54,30 @@ impl Level {
         }
     }
 
-    /// Was there before the first event, and is after the last.
+    /// Adds bytes that were there before the first event, and are after the last.
     fn was_there(&mut self, bytes: u64) {
         self.missing += i128::from(bytes);
     }
 
-    /// The highest value, bytes.
+    /// Returns the highest value, bytes.
     pub fn peak(&self) -> u64 {
         to_bytes(self.peak.max(0) + self.missing)
     }
 
-    /// Raises the final value to at least `bytes`: memory that is known to be live after the last event, and that no
-    /// event allocated.
+    /// Raises the final value to at least `bytes`, the memory that is live after the last event.
+    /// Returns the bytes that no event allocated.
     fn end_is_at_least(&mut self, bytes: u64) -> u64 {
         let short = bytes.saturating_sub(self.end());
         self.was_there(short);
         short
     }
 
-    /// The value before the first event, bytes, as far as it is known after the last.
+    /// Returns the value before the first event, bytes, as far as it is known after the last.
     pub fn start(&self) -> u64 {
         to_bytes(self.missing)
     }
 
-    /// The value after the last event, bytes.
+    /// Returns the value after the last event, bytes.
     pub fn end(&self) -> u64 {
         to_bytes(self.now + self.missing)
     }
@@ -87,37 +87,37 @@ fn to_bytes(value: i128) -> u64 {
     u64::try_from(value.max(0)).unwrap_or(u64::MAX)
 }
 
-/// The sums of one device.
+/// Sums of memory of one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceAccount {
-    /// Asked for by the program or a framework.
+    /// Bytes requested by the program or a framework.
     pub requested: Level,
-    /// Handed out, rounded to blocks.
+    /// Bytes allocated, rounded to blocks.
     pub allocated: Level,
-    /// Held from the driver, by the pool or directly.
+    /// Bytes reserved from the driver, by the pool or directly.
     pub reserved: Level,
-    /// Tensors, by their own sizes.
+    /// Bytes of tensors, by their own sizes.
     pub tensors: Level,
-    /// What the framework says of itself, allocated and reserved, if it says it.
+    /// The framework's own figures, allocated and reserved, if it reports them.
     pub framework: Option<[Level; 2]>,
-    /// What the driver says is in use, by all processes, if it says it.
+    /// The driver's figure of bytes in use by all processes, if recorded.
     pub in_use: Option<Level>,
-    /// Memory that was reserved and not handed out when most was handed out: by the pools, and by a
+    /// Memory that was reserved and not allocated when most was allocated: by the pools, and by a
     /// framework.
     pub unused: [Unused; 2],
-    /// Whether the process has anything there, and it is not only the driver that speaks of it.
+    /// True if the process has memory there; false if only the driver reported on the device.
     pub is_used: bool,
 }
 
-/// Memory that an allocator had reserved and not handed out when it had handed out most, to within one part
-/// in a hundred. Of several such moments it is the one with most unused memory.
+/// Memory that an allocator had reserved and not allocated when it had allocated most, to within
+/// one part in a hundred. Of several such moments it is the one with most unused memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
-    /// The most that was handed out, and what was at the moment.
+    /// The highest allocated bytes; `allocated` and `bytes` are the figures of the moment.
     peak: i128,
     allocated: i128,
     bytes: i128,
-    /// When, ns since the start.
+    /// Time of the moment, ns since the start.
     pub ns: u64,
 }
 
@@ -131,21 +131,23 @@ impl Unused {
         }
     }
 
-    /// Bytes that were not handed out, and bytes reserved; of these levels after the last event.
+    /// Returns the bytes that were not allocated, and the bytes reserved. The levels are the ones
+    /// after the last event.
     pub fn bytes(&self, reserved: &Level, allocated: &Level) -> [u64; 2] {
         let bytes = self.bytes + reserved.missing - allocated.missing;
         [bytes, self.allocated + self.bytes + reserved.missing].map(to_bytes)
     }
 }
 
-/// The sums of a process, and what they are made of.
+/// The sums of a process, and the ledger that they are computed from.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// By device ordinal, [`Event::NO_DEVICE`](gpushim_trace::Event::NO_DEVICE) for what names none; there are a few at
-    /// most.
+    /// Sums by device ordinal; [`Event::NO_DEVICE`](gpushim_trace::Event::NO_DEVICE) has the events
+    /// that name none. There are a few at most.
     pub devices: Vec<(u8, DeviceAccount)>,
     ledger: Ledger,
-    /// Bytes of destroyed contexts whose blocks could not be distinguished from those of other contexts.
+    /// Bytes of destroyed contexts whose blocks could not be distinguished from the blocks of other
+    /// contexts.
     pub ambiguous: u64,
 }
 
@@ -163,13 +165,13 @@ impl DeviceAccount {
         })
     }
 
-    /// Looks at what is reserved and not handed out, after a sum has changed.
+    /// Updates the unused memory, after a sum has changed.
     fn look(&mut self, changed: Sum, ns: u64) {
         match (changed, &self.framework) {
             (Sum::Allocated | Sum::Reserved, _) => {
                 self.unused[0].look(&self.reserved, &self.allocated, ns);
             }
-            // A framework says both at once, this one last.
+            // A framework reports both at once, the reserved bytes last.
             (Sum::FrameworkReserved, Some([allocated, reserved])) => {
                 self.unused[1].look(reserved, allocated, ns);
             }
@@ -177,8 +179,8 @@ impl DeviceAccount {
         }
     }
 
-    /// Sets the live bytes of a layer after the last event. Bytes that the events do not account for were live before
-    /// the first of them, in blocks of which only the size asked for is known.
+    /// Sets the live bytes of a layer after the last event. Bytes that the events do not explain
+    /// were live before the first one, in blocks whose requested size alone is known.
     pub fn live_at_end(&mut self, layer: Layer, bytes: u64) {
         match layer {
             Layer::Device => {
@@ -195,7 +197,7 @@ impl DeviceAccount {
 }
 
 impl Account {
-    /// Sums in which events that name no device are of this one.
+    /// Creates sums that assign events without a device to this device.
     pub fn of_only(device: Option<u8>) -> Account {
         Account {
             ledger: Ledger::new(device),
@@ -203,8 +205,8 @@ impl Account {
         }
     }
 
-    /// Adds the blocks that were allocated before the first event and live after the last one. To be called before any
-    /// event.
+    /// Adds the blocks that were allocated before the first event and live after the last one. Must
+    /// be called before any event.
     pub fn begin(&mut self, older: &[LiveBlock], first: &Record, mut say: impl FnMut(&Change)) {
         let Account {
             devices, ledger, ..
@@ -215,12 +217,12 @@ impl Account {
         });
     }
 
-    /// Takes in an event.
+    /// Takes an event into account.
     pub fn feed(&mut self, record: &Record) {
         self.feed_and(record, |_| {});
     }
 
-    /// Takes in an event, and tells what it changes.
+    /// Takes an event into account, and calls `say` with each change.
     pub fn feed_and(&mut self, record: &Record, mut say: impl FnMut(&Change)) {
         let Account {
             devices,
@@ -236,18 +238,18 @@ impl Account {
         });
     }
 
-    /// What it is made of.
+    /// Returns the ledger of live blocks.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Live bytes of a layer on a device.
+    /// Returns the live blocks of a layer on a device.
     pub fn live(&self, layer: Layer, device: u8) -> impl Iterator<Item = &Block> {
         let all = self.ledger.live(layer).values();
         all.filter(move |block| block.device == device)
     }
 
-    /// Blocks and bytes of a class that are live now.
+    /// Returns the number and the bytes of the live blocks of a class.
     pub fn live_of(&self, class: Class) -> (u64, u64) {
         let all = self.ledger.live(class.layer()).values();
         let of_class = all.filter(|block| block.class == class);
@@ -257,7 +259,7 @@ impl Account {
     }
 }
 
-/// Takes a change into the sums of its device.
+/// Adds a change to the sums of its device.
 fn take(devices: &mut Vec<(u8, DeviceAccount)>, change: &Change, record: &Record) {
     change.steps(|ordinal, sum, step, bytes| {
         if matches!(

@@ -6,21 +6,21 @@ use super::block::{Block, Focus, Segment, is_on};
 use super::change::Change;
 use gpushim_trace::{Effect, Event, Kind, Layer, LiveBlock, Record};
 
-/// Layers, by their number.
+/// Number of layers, whose numbers are the index.
 const LAYERS: usize = 5;
 
 /// Live blocks and reserved segments, updated by each event.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// Blocks of this layer, and of this device if it says one, and no other; all, if it is none.
+    /// Only blocks of this layer, and of this device if it names one; all blocks if `None`.
     focus: Option<Focus>,
     /// The device of events that name none.
     only: Option<u8>,
     named: Named,
     has_unnamed: bool,
-    /// By layer, and address.
+    /// Live blocks by layer and address.
     pub(super) blocks: [FxHashMap<u64, Block>; LAYERS],
-    /// By address.
+    /// Reserved segments by address.
     pub(super) segments: FxHashMap<u64, Segment>,
 }
 
@@ -34,7 +34,7 @@ enum Named {
 }
 
 impl Ledger {
-    /// Of all memory; events that name no device are of this one.
+    /// Creates a ledger of all memory. Events that name no device are assigned to `only`.
     pub fn new(only: Option<u8>) -> Ledger {
         Ledger {
             only,
@@ -42,7 +42,7 @@ impl Ledger {
         }
     }
 
-    /// Of what is looked at alone.
+    /// Creates a ledger of the examined memory alone.
     pub fn of(focus: Focus) -> Ledger {
         Ledger {
             focus: Some(focus),
@@ -50,8 +50,8 @@ impl Ledger {
         }
     }
 
-    /// Adds the blocks that were allocated before the first readable event and live at the end. To be called before any
-    /// event.
+    /// Adds the blocks that were allocated before the first readable event and live at the end.
+    /// Must be called before any event.
     pub fn begin(&mut self, older: &[LiveBlock], say: &mut (impl FnMut(&Change) + ?Sized)) {
         for one in older {
             if self.focus.is_some_and(|focus| !focus.holds(&one.event)) {
@@ -68,14 +68,14 @@ impl Ledger {
         }
     }
 
-    /// Applies an event and returns the changes: ends before beginnings.
+    /// Applies an event and calls `say` with the changes: ends before beginnings.
     pub fn apply(&mut self, record: &Record, say: &mut (impl FnMut(&Change) + ?Sized)) {
         let event = &record.event;
         match Effect::of(event) {
             Effect::None => {}
             Effect::Allocated(bytes) if self.follows(bytes.layer) => {
-                // An address that is handed out twice was freed in between, by an event that is lost; also if another
-                // device has it now.
+                // An address with two allocations was freed in between, by an event that is lost.
+                // This holds also if another device has it now.
                 let is_ours = self.focus.is_none_or(|focus| focus.holds(event));
                 let block = is_ours.then(|| self.block(record.ns, record.ticket, event));
                 let of_layer = self.of_layer(bytes.layer);
@@ -156,7 +156,7 @@ impl Ledger {
         self.focus.is_none_or(|focus| focus.layer == layer)
     }
 
-    /// Whether segments are followed, and those of an event's device.
+    /// Returns true if segments are followed, and the event's device is examined.
     fn has_segments(&self, event: &Event) -> bool {
         self.focus
             .is_none_or(|focus| focus.layer == Layer::Device && is_on(focus.device, event.device))
@@ -177,17 +177,17 @@ impl Ledger {
         &mut self.blocks[layer as usize]
     }
 
-    /// The live blocks of a layer, by address.
+    /// Returns the live blocks of a layer, by address.
     pub fn live(&self, layer: Layer) -> &FxHashMap<u64, Block> {
         &self.blocks[layer as usize]
     }
 
-    /// The live blocks of all layers.
+    /// Returns the live blocks of all layers.
     pub fn all_live(&self) -> impl Iterator<Item = &Block> {
         self.blocks.iter().flat_map(FxHashMap::values)
     }
 
-    /// The device of a block or event: the one it names, or else the only one there is.
+    /// Returns the device of a block or event: the one it names, or else the only one there is.
     pub fn ordinal_of(&self, device: u8) -> u8 {
         match self.only {
             Some(only) if device == Event::NO_DEVICE => only,
@@ -195,8 +195,8 @@ impl Ledger {
         }
     }
 
-    /// Of which device the events that name none should have been booked, if it was another than they were: the
-    /// only one that others name, if there is one.
+    /// Returns the device that events without one should have been assigned to, if it is not
+    /// `only`. It is the only device that other events name, or none.
     pub fn other_only(&self) -> Option<Option<u8>> {
         let only = match self.named {
             Named::One(device) => Some(device),
@@ -206,7 +206,7 @@ impl Ledger {
     }
 
     fn ordinal(&mut self, event: &Event) -> u8 {
-        // What the driver says of a device is of one that the process may not use.
+        // The driver's figure may be about a device that the process does not use.
         if event.kind == Kind::DeviceMemory {
             return event.device;
         }

@@ -1,4 +1,4 @@
-//! What the ledger knows: blocks and segments, and which of them are looked at.
+//! Blocks, segments, and the part of memory that is examined.
 
 use crate::recording::Recording;
 use gpushim_trace::{Bytes, Class, Event, Layer, Record};
@@ -8,13 +8,13 @@ use gpushim_trace::{Bytes, Class, Event, Layer, Record};
 pub struct Focus {
     /// The layer: a framework's tensors, or memory of the devices.
     pub layer: Layer,
-    /// Of one device only.
+    /// The only device to examine.
     pub device: Option<u8>,
 }
 
 impl Focus {
-    /// A framework's tensors where the recording has any, which the memory below them cannot tell apart,
-    /// else memory of the devices.
+    /// Examines a framework's tensors if the recording has any, else memory of the devices. The
+    /// memory below tensors cannot distinguish them.
     pub fn of(recording: &dyn Recording, device: Option<u8>) -> Focus {
         Focus {
             layer: if recording.has_tensors() {
@@ -26,13 +26,13 @@ impl Focus {
         }
     }
 
-    /// Whether an event is about it.
+    /// Returns true if an event is about this memory.
     pub fn holds(self, event: &Event) -> bool {
         event.class.layer() == self.layer && is_on(self.device, event.device)
     }
 }
 
-/// Whether what is of a device, or of an unknown one, is of the device that is asked for.
+/// Returns true if a device is the examined one, or unknown.
 pub(super) fn is_on(asked: Option<u8>, device: u8) -> bool {
     asked.is_none_or(|asked| device == asked || device == Event::NO_DEVICE)
 }
@@ -40,30 +40,30 @@ pub(super) fn is_on(asked: Option<u8>, device: u8) -> bool {
 /// A block or tensor that is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// When it was allocated, ns since the start.
+    /// Time of its allocation, ns since the start.
     pub ns: u64,
     /// The place of its allocation among all events, 0 if that can no longer be read.
     pub ticket: u64,
-    /// Bytes asked for.
+    /// Number of bytes requested.
     pub size: u64,
-    /// Bytes that it takes up, with what it was rounded up by; of tensors at least this many.
+    /// Bytes that it takes up, with the rounding; of tensors at least this many.
     pub room: u64,
-    /// Its address.
+    /// Address of its first byte.
     pub address: u64,
     /// Id of the stack of its allocation.
     pub stack: u32,
     /// The thread that allocated it.
     pub thread: u32,
-    /// Device ordinal.
+    /// Ordinal of the block's device.
     pub device: u8,
-    /// What sort of memory it is.
+    /// Class of the block's memory.
     pub class: Class,
-    /// It came from the driver and not from the pool.
+    /// True if the driver served it and not the pool.
     pub forwarded: bool,
-    /// A stream captured when it was made.
+    /// True if a stream was capturing when it was allocated.
     pub captured: bool,
-    /// It was made before the recording began: its allocation cannot be read, or a snapshot tells only that it was
-    /// there.
+    /// True if it was allocated before the recording began. Its allocation cannot be read, or a
+    /// snapshot lists it without one.
     pub earlier: bool,
 }
 
@@ -85,18 +85,18 @@ impl Block {
         }
     }
 
-    /// Whether it is memory that other blocks are cut from: below a framework's tensors all memory of the driver,
-    /// elsewhere what the pool only handed on.
+    /// Returns true if other blocks are cut from it. Below a framework's tensors these are all
+    /// memory of the driver, elsewhere the memory that the pool only passed on.
     pub(crate) fn is_segment(&self, is_below: bool) -> bool {
         match self.class {
-            // The handle of what is mapped elsewhere is no address; the mapping is.
+            // The handle of memory that is mapped elsewhere is no address; the mapping has one.
             Class::Vmm => !is_below && self.forwarded,
             Class::VmmMap => is_below,
             class => class.layer() == Layer::Device && (is_below || self.forwarded),
         }
     }
 
-    /// What it counts in the sums.
+    /// Returns the bytes that it adds to the sums.
     pub(super) fn bytes(&self) -> Bytes {
         let layer = self.class.layer();
         let is_whole = self.forwarded && layer == Layer::Device;
@@ -115,7 +115,8 @@ impl Block {
 /// Tensors begin at multiples of this many bytes (`kMinBlockSize` of PyTorch's caching allocator).
 const TENSOR_STEP: u64 = 512;
 
-/// Bytes that a block takes up. The words of a tensor's event are the framework's, not a cost.
+/// Returns the bytes that a block takes up. The `extra` words of a tensor's event are the
+/// framework's, not a cost.
 fn room(event: &Event) -> u64 {
     match event.class.layer() {
         Layer::Tensor => (event.size.max(1))
@@ -128,11 +129,11 @@ fn room(event: &Event) -> u64 {
 /// Memory that a pool took from the driver as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Where it begins, or the handle of its memory.
+    /// Address of its first byte, or the handle of its memory.
     pub address: u64,
-    /// Bytes.
+    /// Size of the segment, bytes.
     pub size: u64,
-    /// Device ordinal.
+    /// Ordinal of the segment's device.
     pub device: u8,
     /// The handle of its context, 0 if it belongs to none.
     pub context: u64,

@@ -1,48 +1,49 @@
-//! What an event changed, and what that does to each sum.
+//! Changes that an event makes to blocks, segments and sums.
 
 use super::block::{Block, Segment};
 use gpushim_trace::{Event, Layer};
 
-/// What an event changed.
+/// A change that an event makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A block is older than the first event that can be read, and its allocation is known otherwise.
+    /// A block is older than the first readable event, and its allocation is known otherwise.
     WasThere(Block),
-    /// A block begins to live.
+    /// A block was allocated by this event.
     Allocated(Block),
-    /// A block ends: it was freed, went with its context, or its address was given to another.
+    /// A block ended: it was freed, its context was destroyed, or its address was allocated again.
     Freed(Block),
     /// A block was freed whose allocation cannot be read: it was there before the first event.
     FreedUnseen(Block),
-    /// A pool took a segment.
+    /// A pool reserved a segment.
     Reserved(Segment),
-    /// A segment went back, or with its context.
+    /// A segment was released, by itself or with its context.
     Released(Segment),
-    /// A segment went back that was there before the first event.
+    /// A segment was released that was there before the first event.
     ReleasedUnseen(Segment),
-    /// A context ended whose blocks cannot be distinguished from those of others: the blocks stay live, the sums fall.
+    /// A context was destroyed whose blocks cannot be distinguished from others: the blocks stay
+    /// live, the sums fall.
     Ambiguous {
-        /// Device ordinal.
+        /// Ordinal of the device in question.
         device: u8,
-        /// Bytes that were asked for, by the share of what was handed out.
+        /// Bytes requested, by the share of the allocated bytes.
         requested: u64,
-        /// Bytes that were handed out.
+        /// Number of bytes allocated.
         allocated: u64,
     },
-    /// A framework said what it has handed out and holds.
+    /// A framework reported its allocated and reserved bytes.
     Framework {
-        /// Device ordinal.
+        /// Ordinal of the device in question.
         device: u8,
-        /// Bytes handed out.
+        /// Number of bytes allocated.
         allocated: u64,
-        /// Bytes held.
+        /// Number of bytes reserved.
         reserved: u64,
     },
     /// The driver's figure of the bytes of a device in use by all processes.
     InUse {
-        /// Device ordinal.
+        /// Ordinal of the device in question.
         device: u8,
-        /// Bytes.
+        /// Bytes in use by all processes.
         bytes: u64,
     },
 }
@@ -50,37 +51,37 @@ pub enum Change {
 /// A sum that changes with events, of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sum {
-    /// Bytes asked for of the live blocks of a layer.
+    /// Requested bytes of the live blocks of a layer.
     Live(Layer),
-    /// Bytes handed out of a device, rounded to blocks.
+    /// Allocated bytes of a device, rounded to blocks.
     Allocated,
-    /// Bytes held from the driver.
+    /// Bytes reserved from the driver.
     Reserved,
-    /// What a framework says that it has handed out.
+    /// Allocated bytes, as a framework reports them.
     FrameworkAllocated,
-    /// What a framework says that it holds.
+    /// Reserved bytes, as a framework reports them.
     FrameworkReserved,
-    /// What the driver says is in use, by all processes.
+    /// Bytes in use by all processes, as the driver reports them.
     InUse,
 }
 
-/// What happens to a sum.
+/// Direction in which a sum changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It was this much higher all the time, before the first event too.
+    /// Adds bytes that were there all the time, before the first event too.
     WasThere,
-    /// It rises by so much.
+    /// Raises the sum by this many bytes.
     Rise,
-    /// It falls by so much.
+    /// Lowers the sum by this many bytes.
     Fall,
-    /// It falls by what was there before the first event.
+    /// Lowers the sum by bytes that were there before the first event.
     FallUnseen,
-    /// It becomes so much.
+    /// Sets the sum to this many bytes.
     Set,
 }
 
 impl Change {
-    /// The device that it is of.
+    /// Returns the ordinal of its device.
     pub fn device(&self) -> u8 {
         match self {
             Change::WasThere(block)
@@ -96,7 +97,7 @@ impl Change {
         }
     }
 
-    /// Tells what it does to the sums: the device, the sum, what happens to it, and bytes.
+    /// Calls `tell` with each step of the sums: the device, the sum, the direction, and bytes.
     pub fn steps(&self, mut tell: impl FnMut(u8, Sum, Step, u64)) {
         match self {
             Change::WasThere(block) => of_block(block, Step::WasThere, &mut tell),

@@ -1,5 +1,5 @@
-//! Blocks and segments that end with a context. Its event has the bytes; the blocks themselves do not name their
-//! context.
+//! Blocks and segments that end with a context. The context's event has the bytes; the blocks
+//! themselves do not name their context.
 
 use super::apply::Ledger;
 use super::block::{Block, Segment};
@@ -7,7 +7,8 @@ use super::change::Change;
 use gpushim_trace::{Class, Event, Layer};
 
 impl Ledger {
-    /// A context went with this many bytes of blocks, and of segments that are not released by events of their own.
+    /// Ends the blocks and segments of a destroyed context, by their bytes. Segments that are
+    /// released by events of their own are not among them.
     pub(super) fn context_gone(
         &mut self,
         context: u64,
@@ -46,8 +47,8 @@ impl Ledger {
         }
     }
 
-    /// The segments that name it; and those that name none, if they are no more than the rest of what it had. In the
-    /// order of addresses.
+    /// Returns the segments that name the context, in the order of addresses. Segments that name
+    /// none are included if the context's remaining bytes cover them.
     fn segments_of(&self, context: u64, device: u8, reserved: u64) -> Vec<Segment> {
         let of = |context: u64| {
             let all = self.segments.values().copied();
@@ -66,8 +67,8 @@ impl Ledger {
         gone
     }
 
-    /// The blocks that ended, in the order of addresses, and the bytes of other blocks that ended and cannot be
-    /// identified.
+    /// Returns the blocks that ended, in the order of addresses. The second value is the bytes of
+    /// blocks that ended and cannot be identified.
     fn blocks_of(
         &self,
         context: u64,
@@ -83,7 +84,7 @@ impl Ledger {
             all.iter()
                 .fold(0, |sum: u64, one| sum.saturating_add(one.room))
         };
-        // What lies in a segment is of the segment's context.
+        // A block in a segment belongs to the segment's context.
         let mut kept: Vec<Segment> = self.segments.values().copied().collect();
         kept.retain(|one| {
             one.context != 0 && one.context != context && is_there(device, one.device)
@@ -119,7 +120,7 @@ impl Ledger {
         (ours, left)
     }
 
-    /// Of the bytes asked for on a device, the share of this many bytes handed out.
+    /// Returns the requested bytes that correspond to this many allocated bytes of a device.
     fn share(&self, device: u8, bytes: u64) -> u64 {
         let live = self.live(Layer::Device).values();
         let pooled = live.filter(|block| !block.forwarded && is_there(device, block.device));
@@ -135,19 +136,19 @@ impl Ledger {
     }
 }
 
-/// Whether something of a device can be of a context on this one, if that is known.
+/// Returns true if a device may be the device of the context, which may be unknown.
 fn is_there(of_context: u8, device: u8) -> bool {
     of_context == Event::NO_DEVICE || device == of_context
 }
 
-/// Whether a block lies in one of these segments, which are in the order of addresses.
+/// Returns true if a block lies in one of these segments, which are in the order of addresses.
 fn lies_in(segments: &[Segment], block: &Block) -> bool {
     let after = segments.partition_point(|segment| segment.address <= block.address);
     let before = after.checked_sub(1).and_then(|at| segments.get(at));
     before.is_some_and(|segment| segment.holds(block.address))
 }
 
-/// Whether memory of this class ends with the context that it was allocated in.
+/// Returns true if memory of this class ends with the context that it was allocated in.
 fn ends_with_context(class: Class) -> bool {
     !matches!(class, Class::Vmm | Class::PoolAsync | Class::GraphNode)
 }

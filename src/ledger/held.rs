@@ -24,11 +24,11 @@ pub struct Held {
     pub earlier: bool,
 }
 
-/// What blocks are called that were made before the recording began, and have no stack.
+/// Name of blocks that were made before the recording began and have no stack.
 pub const MADE_BEFORE: &str = "made before the recording began";
 
-/// Sums up blocks by the frames of their stacks, those with most bytes first. Blocks without a stack are two groups:
-/// those that were made before the recording began, and the others.
+/// Sums up blocks by the frames of their stacks, the stacks with most bytes first. Blocks without a
+/// stack are two groups: blocks made before the recording began, and the others.
 pub fn by_stack<'a>(
     recording: &dyn Recording,
     blocks: impl IntoIterator<Item = &'a Block>,

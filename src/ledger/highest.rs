@@ -1,14 +1,15 @@
-//! The highest level of live memory by stretch of a run: a coarse picture, from which it can be told what a run did not do.
+//! The highest level of live memory by stretch of a run: a coarse picture, which rules out some
+//! findings.
 
-/// Stretches at most.
+/// Highest number of stretches.
 const MOST: usize = 256;
 
-/// A part of a run.
+/// A part of a run, with its highest level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
     /// The most that was live after an allocation, bytes.
     pub highest: u64,
-    /// Bytes allocated.
+    /// Number of bytes allocated.
     pub allocated: u64,
 }
 
@@ -16,7 +17,7 @@ pub struct Stretch {
 #[derive(Clone, Debug)]
 pub struct Highest {
     all: Vec<Stretch>,
-    /// Allocations of a stretch, and of those in the last one.
+    /// Allocations of a stretch; `in_last` are the allocations of the last one.
     each: u64,
     in_last: u64,
 }
@@ -32,7 +33,7 @@ impl Default for Highest {
 }
 
 impl Highest {
-    /// Something was allocated, and then so much was live; bytes.
+    /// Records an allocation of this many bytes, and the bytes that are live after it.
     pub fn allocated(&mut self, bytes: u64, live: u64) {
         if self.in_last >= self.each {
             if self.all.len() >= MOST {
@@ -48,7 +49,7 @@ impl Highest {
         }
     }
 
-    /// Each two of them become one.
+    /// Joins each two stretches into one.
     fn halve(&mut self) {
         let pairs = self.all.chunks(2).map(|pair| Stretch {
             highest: pair.iter().map(|one| one.highest).max().unwrap_or(0),
@@ -60,7 +61,7 @@ impl Highest {
         self.each = self.each.saturating_mul(2);
     }
 
-    /// The stretches, the first one first.
+    /// Returns the stretches, the first one first.
     pub fn stretches(&self) -> &[Stretch] {
         &self.all
     }

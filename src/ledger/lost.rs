@@ -1,11 +1,11 @@
-//! What the timeline tells of the part of a run whose events are lost.
+//! The peak of a run whose first events are lost, from the timeline.
 
 use super::block::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Layer, Series};
 
-/// The highest sum of the requested bytes of a device in the whole run, where the events of its beginning are lost and
-/// the timeline has it; of several devices, if none is asked for, nothing.
+/// Returns the highest sum of a device's requested bytes in the whole run, from the timeline, if
+/// the first events are lost. Returns `None` for several devices without a chosen one.
 fn peak_of_run(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     if !recording.coverage().wrapped || focus.layer != Layer::Device {
         return None;
@@ -20,7 +20,7 @@ fn peak_of_run(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     spans.map(|span| span.max).max()
 }
 
-/// The highest sum of the run, bytes, if that is more than the peak of the events that are left.
+/// Returns the highest sum of the run, bytes, if that is more than the peak of the readable events.
 pub fn lost_peak(recording: &dyn Recording, focus: Focus, left: u64) -> Option<u64> {
     peak_of_run(recording, focus).filter(|most| *most > left)
 }

@@ -1,40 +1,43 @@
-//! What an event does to memory, and which blocks were live when: the basis of all features.
+//! Rules by which events change memory, and the blocks that are live at each moment: the basis of
+//! all features.
 //!
-//! [`Ledger::apply`] takes an event and tells what it changed: which blocks began and ended, which segments were taken and
-//! given back, and by [`Change::steps`] what that does to the sums. Every figure of what is live, requested, allocated or
-//! reserved comes from it; no other code of the command decides these:
+//! [`Ledger::apply`] takes an event and returns its changes: blocks and segments that begin and
+//! end. [`Change::steps`] turns them into changes of the sums. Every figure of live, requested,
+//! allocated or reserved memory comes from it; no other code of the command decides these:
 //!
-//! | what happens | what it means |
+//! | event or state | meaning |
 //! |---|---|
 //! | a call failed (`result` is not 0) | nothing |
-//! | an allocation at an address that is live | the block before it was freed, by an event that is lost |
-//! | a free of an address where nothing is live | the block was there before the first event, with the bytes that its free says ([`Unseen`]) |
-//! | an allocation whose event is lost, and which is freed later | as if it had been there before the first event: the sums of the whole run rise, the peak too |
+//! | an allocation at a live address | the block before it was freed, by an event that is lost |
+//! | a free of an address where nothing is live | the block was there before the first event, with the bytes of its free ([`Unseen`]) |
+//! | an allocation whose event is lost, and which is freed later | the block counts as there before the first event: the sums of the whole run rise, the peak too |
 //! | a free whose event is lost, at an address that is never used again | the block stays live to the end: the peak may be too high |
 //! | a block in the table of live blocks, older than the first event | it was there before the first event, and still is |
-//! | what was there before the first event, and has no stack | is one row of what was live: [`MADE_BEFORE`] |
-//! | a snapshot's blocks and segments of before its history | events at its beginning that are marked so; no moment of the run is among them |
-//! | the sums say that more is live at the end than the known blocks | the rest was there before the first event, and still is |
-//! | a segment is reserved where one is | the one before it was given back |
-//! | a segment is released that is not known | it was there before the first event |
-//! | memory of a class that is not pooled | counts in its own layer; in the sums of its device only if its class is device memory; reserved if the driver handed it out itself |
-//! | a mapping, memory of another process or interface | counts in no sum: it is memory that is counted elsewhere |
-//! | a tensor | counts in the tensors of its device alone: what lies below it is allocated by events of its own |
-//! | a framework's words on its allocator | are kept beside our sums, never mixed with them |
-//! | a context goes: segments | those that name it; those that name none, if they are no more than the rest of what it had; what is missing then was there before the first event |
-//! | a context goes: blocks | those in segments that name it; of those in no other context's segments all, if they are no more than the rest of what it had; else those of `cudaMalloc`, if these are no more |
-//! | a context goes: what the driver handed out itself | it ends where its class ends with contexts, if blocks went with it, and no other context of the device is known to have memory |
-//! | a context goes, and its blocks cannot be told | the blocks stay; the sums fall by what it had, and by its share of what was asked for ([`Change::Ambiguous`]) |
-//! | a context goes without a block of a pool | what the driver handed out itself stays: it may be another context's |
+//! | memory from before the first event, without a stack | it is one row of live memory: [`MADE_BEFORE`] |
+//! | a snapshot's blocks and segments from before its history | they are marked events at its beginning; no moment of the run is among them |
+//! | the sums at the end exceed the known live blocks | the rest was there before the first event, and still is |
+//! | a segment is reserved at the address of another one | the other one was released |
+//! | an unknown segment is released | it was there before the first event |
+//! | memory of a class that is not pooled | it counts in its own layer; in the sums of its device only if its class is device memory; as reserved if the driver served it itself |
+//! | a mapping, memory of another process or interface | it counts in no sum: the memory is counted elsewhere |
+//! | a tensor | it counts in the tensors of its device alone: the memory below it is allocated by events of its own |
+//! | a framework's figures of its allocator | they are kept beside the ledger's sums, never mixed with them |
+//! | a context is destroyed: segments | the ones that name it end; so do the ones that name none, if they are no more than the rest of its bytes; missing bytes were there before the first event |
+//! | a context is destroyed: blocks | the ones in segments that name it end; of the ones in no other context's segments all, if they are no more than the rest of its bytes; else the ones of `cudaMalloc`, if these are no more |
+//! | a context is destroyed: memory that the driver served itself | it ends if its class ends with contexts, blocks ended with it, and no other context of the device is known to have memory |
+//! | a context is destroyed, and its blocks cannot be identified | the blocks stay; the sums fall by its bytes, and by their share of the requested bytes ([`Change::Ambiguous`]) |
+//! | a context is destroyed without a block of a pool | memory that the driver served itself stays: it may be another context's |
 //! | a pool is trimmed, reset or destroyed | nothing: its segments are released by events of their own |
-//! | an event without a device | is of the only device that others name; if they name several, of one for itself ([`Ledger::other_only`]) |
+//! | an event without a device | it belongs to the only device that others name; if they name several, to a device of its own ([`Ledger::other_only`]) |
 //!
-//! Everything is computed by streaming over the events: memory grows with what is live, not with the length of the
-//! trace. `account` has the sums by device with their peaks, [`walk`] follows the life of each block of a focus,
-//! `segments` the memory that blocks are cut from, and [`by_stack`] groups blocks by the stack that allocated them.
+//! Everything is computed by streaming over the events: memory grows with the live blocks, not with
+//! the length of the trace. `account` has the sums by device with their peaks. [`walk`] follows the
+//! life of each block of a focus. `segments` has the memory that blocks are cut from. [`by_stack`]
+//! groups blocks by the stack that allocated them.
 //!
-//! A running process has no table of blocks to look at: its timeline (`gpushim_trace`) takes the bytes of each event from
-//! the same place, [`gpushim_trace::Effect`], and subtracts the total of a context that goes, where the ledger removes its blocks.
+//! A running process has no table of blocks. Its timeline (`gpushim_trace`) takes the bytes of each
+//! event from the same place, [`gpushim_trace::Effect`]. It subtracts the total of a destroyed
+//! context, while the ledger removes its blocks.
 
 mod account;
 mod apply;

@@ -1,12 +1,12 @@
-//! A moment of a run that is looked at.
+//! A moment of a run to examine.
 
-/// A moment of a run.
+/// A moment of a run to examine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// When most was live, the first time.
+    /// The first time at which most was live.
     Peak,
-    /// Ns after the start.
+    /// Nanoseconds after the start.
     Ns(u64),
-    /// After the last event.
+    /// The end, after the last event.
     End,
 }

@@ -1,4 +1,4 @@
-//! Training runs made up for tests: what a framework asks for, with planted faults and without.
+//! Training runs made up for tests: the requests of a framework, with planted faults and without.
 
 use tempfile::TempDir;
 
@@ -21,52 +21,55 @@ pub const MAIN: u64 = 0x90_0000;
 pub struct Training {
     pub steps: u64,
     pub layers: u64,
-    /// Whether it announces ranges: a step, with forward, backward and optimizer in it.
+    /// True if it announces ranges: a step, with forward, backward and optimizer in it.
     pub ranges: bool,
-    /// Whether allocations have stacks.
+    /// True if allocations have stacks.
     pub stacks: bool,
-    /// Whether they are those of Python functions.
+    /// True if the stacks have Python functions.
     pub python: bool,
-    /// Whether it is one function that allocates.
+    /// True if a single function allocates everything.
     pub one_function: bool,
-    /// Whether batches differ in length.
+    /// True if batches differ in length.
     pub varies: bool,
-    /// Bytes that each step leaves behind, and every how many steps.
+    /// Bytes that each step leaves behind; `leaks_every` is the number of steps from one leak to
+    /// the next.
     pub leak: u64,
     pub leaks_every: u64,
     /// A cache that grows in the first steps: bytes per step, and steps.
     pub cache: (u64, u64),
-    /// Whether all is freed in the end.
+    /// True if all is freed in the end.
     pub takes_down: bool,
-    /// Whether the GPU is known, of 8 GiB, of which 5 are held, and 3 for the last milliseconds.
+    /// True if the GPU is known: of 8 GiB, 5 are reserved, and 3 for the last milliseconds.
     pub has_gpu: bool,
     /// Forward and backward passes before each optimizer step, whose gradients add up.
     pub micro_batches: u64,
-    /// Every how many steps there is an evaluation; 0 is never.
+    /// Number of steps from one evaluation to the next; 0 is never.
     pub evaluates_every: u64,
-    /// Threads that each step starts, which take memory for themselves.
+    /// Threads that each step starts, with memory of their own.
     pub threads: u64,
-    /// Whether activations are computed again in the backward pass.
+    /// True if activations are computed again in the backward pass.
     pub recomputes: bool,
     /// The step in which the optimizer makes its state.
     pub state_at: u64,
     /// The step in which a part of the weights is made.
     pub weights_at: Option<u64>,
-    /// Every how many steps the losses that were kept are read and given back; 0 is never.
+    /// Number of steps after which the kept losses are read and freed; 0 is never.
     pub reads_losses_every: u64,
-    /// Whether a workspace is kept for each length of a batch.
+    /// True if a workspace is kept for each length of a batch.
     pub has_workspaces: bool,
-    /// Whether the next batch is fetched before a step ends.
+    /// True if the next batch is fetched before a step ends.
     pub prefetches: bool,
-    /// Whether the backward pass and the optimizer take memory for a moment.
+    /// True if the backward pass and the optimizer allocate memory for a moment.
     pub has_temporaries: bool,
-    /// Whether gradients are set to zero and not freed.
+    /// True if gradients are set to zero and not freed.
     pub keeps_gradients: bool,
-    /// No training: sequences of at most this many tokens, one a step, whose keys and values are kept until their end.
+    /// Tokens of a sequence at most, for a run without training; 0 is a training. Each step is a
+    /// sequence whose keys and values are kept until its end.
     pub generates: u64,
-    /// Whether keys and values are joined with the earlier ones, not kept beside them.
+    /// True if keys and values are joined with the earlier ones; false if they are kept beside
+    /// them.
     pub joins: bool,
-    /// Whether the ring is too small for all events.
+    /// True if the ring is too small for all events.
     pub is_wrapped: bool,
     pub seed: u64,
 }
@@ -105,7 +108,7 @@ impl Default for Training {
     }
 }
 
-/// A run in the making.
+/// A run that is being recorded.
 struct Run {
     writer: Writer,
     how: Training,
@@ -118,7 +121,7 @@ struct Run {
 }
 
 impl Training {
-    /// Records it.
+    /// Records the run into a trace.
     pub fn record(&self) -> (TempDir, Trace) {
         let (dir, trace) = self.record_in(4 << 20);
         assert_eq!(trace.lost(), 0);

@@ -1,5 +1,5 @@
-//! The memory that blocks are cut from: segments of our pools, or the driver's memory below a framework's
-//! tensors.
+//! The memory that blocks are cut from: segments of the shim's pools, or the driver's memory below
+//! a framework's tensors.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,18 @@ use gpushim_trace::{Effect, Event, Layer, Record};
 /// Memory that was taken as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Bytes.
     pub size: u64,
-    /// Device ordinal.
     pub device: u8,
-    /// It is the memory of one allocation that the pool only handed on.
+    /// True for the memory of one allocation that the pool only passed on.
     pub whole: bool,
-    /// Its address is known to be one: a block was in it.
+    /// True if its address is known to be one: a block was in it.
     pub used: bool,
 }
 
 /// The segments that are reserved now.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
-    /// The memory below tensors, and not what our pools say.
+    /// True for the memory below tensors; false for the segments that pools report.
     is_below: bool,
     device: Option<u8>,
     ledger: Ledger,
@@ -41,8 +39,9 @@ struct Held {
 }
 
 impl Segments {
-    /// What was held when the readable events begin. A framework that announces its tensors cuts them from
-    /// what it allocates, if the recording has that; else segments are what the recording says.
+    /// Starts with the segments at the first readable event. A framework that announces its tensors
+    /// cuts them from its own allocations, if the recording has them. Otherwise the recording's
+    /// segments are taken.
     pub fn of(recording: &dyn Recording, focus: Focus) -> Segments {
         let is_driver = |event: &Event| match Effect::of(event) {
             Effect::Allocated(bytes) => bytes.layer == Layer::Device,
@@ -64,18 +63,18 @@ impl Segments {
         segments
     }
 
-    /// Bytes held.
     pub fn total(&self) -> u64 {
         self.held.total
     }
 
-    /// By address, in its order; of those below tensors the ones that had any.
+    /// Returns the segments in the order of addresses; below tensors only the ones that had any.
     pub fn held(&self) -> impl Iterator<Item = (u64, Taken)> + '_ {
         let all = self.held.by_address.iter().map(|(at, taken)| (*at, *taken));
         all.filter(|(_, taken)| !self.is_below || taken.used)
     }
 
-    /// A block lies at this address: what it is cut from is known to be used for such.
+    /// Notes that a block lies at this address: the memory around it is known to be used for
+    /// blocks.
     pub fn uses(&mut self, address: u64) {
         let before = self.held.by_address.range_mut(..=address).next_back();
         if let Some((at, taken)) = before

@@ -14,7 +14,7 @@ fn event(kind: Kind, address: u64, size: u64) -> Event {
     }
 }
 
-/// A block of a pool, or of the driver, of one KiB more than was asked for.
+/// Returns the event of a block of a pool or the driver, with one KiB more than requested.
 fn block(kind: Kind, address: u64, size: u64, flags: u16) -> Event {
     Event {
         flags,
@@ -45,7 +45,7 @@ fn record(event: Event) -> Record {
     }
 }
 
-/// What the last of some events changes.
+/// Returns the changes of the last of some events.
 fn last(ledger: &mut Ledger, events: &[Event]) -> Vec<Change> {
     let mut changes = Vec::new();
     for event in events {
@@ -55,7 +55,7 @@ fn last(ledger: &mut Ledger, events: &[Event]) -> Vec<Change> {
     changes
 }
 
-/// Addresses of the blocks that end with the last of some events.
+/// Returns the addresses of the blocks that end with the last of some events.
 fn freed(events: &[Event]) -> Vec<u64> {
     let changes = last(&mut Ledger::new(None), events);
     let freed = changes.iter().filter_map(|change| match change {
@@ -83,7 +83,7 @@ fn an_address_that_comes_twice_was_freed_in_between() {
         block(Kind::Alloc, 8, 2 * KIB, 0),
     ];
     assert_eq!(freed(&twice), [8]);
-    // Also for who looks at the first device only.
+    // The same holds for a focus on the first device only.
     let mut ledger = Ledger::of(Focus {
         layer: Layer::Device,
         device: Some(0),
@@ -164,17 +164,17 @@ fn a_context_takes_what_lies_in_its_segments() {
         block(Kind::Alloc, 0x1000, KIB, 0),
         block(Kind::Alloc, 0x1800, KIB, 0),
         block(Kind::Alloc, 0x8000, KIB, 0),
-        // It may be of either.
+        // It may belong to either context.
         block(Kind::Alloc, 0x9_0000, KIB, flags::FORWARDED),
     ];
     let with = |last: Event| [&two[..], &[last]].concat();
     assert_eq!(freed(&with(gone(0xa, 4 * KIB, 0x1000))), [0x1000, 0x1800]);
     assert_eq!(freed(&with(gone(0xb, 2 * KIB, 0x1000))), [0x8000]);
-    // The last one takes that, too.
+    // The last context takes that, too.
     let first_gone = with(gone(0xa, 4 * KIB, 0x1000));
     let both = [&first_gone[..], &[gone(0xb, 2 * KIB, 0x1000)]].concat();
     assert_eq!(freed(&both), [0x8000, 0x9_0000]);
-    // One that had no block of a pool says nothing of it.
+    // A context that had no block of a pool does not show it.
     assert_eq!(freed(&with(gone(0xc, 0, 0))), [] as [u64; 0]);
 }
 
@@ -203,7 +203,7 @@ fn what_cannot_be_told_is_taken_from_the_sums() {
         gone(0xa, 3 * KIB, 0),
     ];
     let changes = last(&mut Ledger::new(None), &all);
-    // 4 KiB of the 6 KiB handed out were asked for.
+    // 4 KiB of the allocated 6 KiB were requested.
     assert_eq!(
         changes,
         [Change::Ambiguous {

@@ -1,34 +1,35 @@
-//! Blocks that were made before the recording began, and of which only the end is known.
+//! Blocks from before the recording, of which only the free is known.
 
 use super::block::Block;
 use gpushim_trace::Record;
 
-/// Such blocks, in the order of their ends; memory grows with what was live when the recording began.
+/// Older blocks of which only the end is known, in the order of their ends. Memory grows with the
+/// blocks that were live when the recording began.
 #[derive(Clone, Debug, Default)]
 pub struct Unseen {
-    /// With the place of the event that ended each, `u64::MAX` if none did.
+    /// Blocks, each with the place of the event that ended it; `u64::MAX` if none did.
     all: Vec<(u64, Block)>,
 }
 
 impl Unseen {
-    /// A block ended.
+    /// Adds a block that an event ended.
     pub fn ended(&mut self, block: &Block, at: &Record) {
         self.all.push((at.ticket, *block));
     }
 
-    /// Memory that is live after the last event, too.
+    /// Adds memory that is live after the last event, too.
     pub fn never_ended(&mut self, rest: &Block) {
         self.all.push((u64::MAX, *rest));
     }
 
-    /// Those that were live just before the event of this place.
+    /// Returns the blocks that were live just before the event of this place.
     pub fn live_at(&self, ticket: u64) -> impl Iterator<Item = Block> + '_ {
         let later = self.all.iter().filter(move |(end, _)| *end >= ticket);
         later.map(|(_, block)| *block)
     }
 
-    /// Adds their bytes to levels that were taken without them, in the order of time: the n-th just before the event
-    /// of the n-th place.
+    /// Adds their bytes to levels that were taken without them, in the order of time. The n-th
+    /// level was taken just before the event of the n-th place.
     pub fn add_to(&self, levels: &mut [u64], place: impl Fn(usize) -> Option<u64>) {
         let mut ends = self.all.iter().rev().peekable();
         let mut bytes = 0_u64;

@@ -1,4 +1,4 @@
-//! Goes through a recording once, with the whole life of every block at hand.
+//! Goes through a recording once, and follows every block from its allocation to its free.
 
 use rustc_hash::FxHashMap;
 
@@ -9,28 +9,30 @@ use super::unseen::Unseen;
 use crate::recording::Recording;
 use gpushim_trace::{Class, Layer, LiveBlock, Record};
 
-/// Is called with the events and blocks of a recording.
+/// Receives the events and blocks of a recording.
 pub trait Visitor {
-    /// Each event, before what follows from it.
+    /// Receives each event, before its changes.
     fn event(&mut self, _record: &Record) {}
-    /// A block begins to live.
+    /// Receives a block that was allocated.
     fn allocated(&mut self, _block: &Block) {}
-    /// A block ends, at an event that frees it, drops its context, or gives its address to another block:
-    /// its free was lost then.
+    /// Receives a block that ended: it was freed, its context was destroyed, or its address was
+    /// allocated again. In the last case its free was lost.
     fn freed(&mut self, _block: &Block, _at: &Record) {}
-    /// Ends a block that was there when the recording began, and of which only this is known.
-    /// By default it is freed like any other.
+    /// Receives a block from before the recording, of which only the end is known. By default it is
+    /// freed like any other.
     fn freed_unseen(&mut self, block: &Block, at: &Record) {
         self.freed(block, at);
     }
-    /// After the last event: memory that was there when the recording began and at its end, and of which only the sum
-    /// is known; as one block.
+    /// Receives, after the last event, memory that was there from the beginning to the end of the
+    /// recording. Only its sum is known; it is one block.
     fn never_freed(&mut self, _rest: &Block) {}
 }
 
-/// Shows the blocks of a focus to visitors, in the order of time; first the blocks that were live at the end and whose
-/// allocations can no longer be read. Returns the blocks that are live at the end, the oldest first, with what is
-/// known only as a sum as one block for each device.
+/// Shows the blocks of a focus to visitors, in the order of time. First are the blocks that are
+/// live at the end and whose allocations can no longer be read.
+///
+/// Returns the blocks that are live at the end, the oldest first. Memory of which only the sum is
+/// known is one block for each device.
 pub fn walk(
     recording: &dyn Recording,
     focus: Focus,
@@ -47,7 +49,7 @@ pub fn walk(
     sorted(live)
 }
 
-/// Several visitors.
+/// A visitor that calls several.
 struct All<'a, 'b>(&'a mut [&'b mut dyn Visitor]);
 
 impl Visitor for All<'_, '_> {
@@ -74,22 +76,22 @@ impl Visitor for All<'_, '_> {
     }
 }
 
-/// What [`walk`] does, event by event.
+/// The state of [`walk`] from event to event.
 #[derive(Debug)]
 pub struct Walker {
     layer: Layer,
     ledger: Ledger,
-    /// What was live at the end, until the first event says how much of it is older.
+    /// Blocks that are live at the end, until the first event shows the older ones.
     kept: Option<Vec<LiveBlock>>,
-    /// Bytes that are live at the end, by device, where not all of their blocks are known.
+    /// Bytes that are live at the end, by device, if not all of their blocks are known.
     sums: Vec<(u8, u64)>,
 }
 
-/// Devices of which a recording keeps sums.
+/// Number of devices of which a recording keeps sums.
 const DEVICES: u8 = 8;
 
 impl Walker {
-    /// Of the blocks of a focus.
+    /// Creates a walker over the blocks of a focus.
     pub fn new(recording: &dyn Recording, focus: Focus) -> Walker {
         let devices = (0..DEVICES).filter(|device| is_on(focus.device, *device));
         let sum = |device| Some((device, recording.live_bytes(focus.layer, device)?));
@@ -101,12 +103,12 @@ impl Walker {
         }
     }
 
-    /// The live blocks, by address.
+    /// Returns the live blocks, by address.
     pub fn live(&self) -> &FxHashMap<u64, Block> {
         self.ledger.live(self.layer)
     }
 
-    /// The next event.
+    /// Takes the next event into account.
     pub fn feed(&mut self, record: &Record, visitor: &mut impl Visitor) {
         if self.kept.is_some() {
             self.begin(record.ns, visitor);
@@ -120,7 +122,8 @@ impl Walker {
         });
     }
 
-    /// After the last event. Returns what is live and known only as a sum, as one block for each device.
+    /// Ends the walk after the last event. Returns memory of which only the sum is known, as one
+    /// block for each live device.
     pub fn finish(&mut self, visitor: &mut impl Visitor) -> Vec<Block> {
         self.begin(u64::MAX, visitor);
         let rests: Vec<Block> = self.sums.iter().filter_map(|sum| self.rest(*sum)).collect();
@@ -128,7 +131,7 @@ impl Walker {
         rests
     }
 
-    /// What a sum has more than the blocks that are known, as one block.
+    /// Returns the bytes of a sum beyond the known blocks, as one block.
     fn rest(&self, (device, sum): (u8, u64)) -> Option<Block> {
         let known = self.live().values().filter(|one| one.device == device);
         let known = known.fold(0, |sum: u64, one| sum.saturating_add(one.size));
@@ -162,7 +165,7 @@ impl Walker {
     }
 }
 
-/// The blocks that were live at the end and were allocated before the first readable event.
+/// Returns the blocks that were live at the end and were allocated before the first readable event.
 pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
     live.retain(|block| block.ns < first_ns);
     live
@@ -173,13 +176,14 @@ pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
 pub struct LiveAt {
     ticket: u64,
     live: FxHashMap<u64, Block>,
-    /// Blocks of before the recording that ended later, or never.
+    /// Blocks from before the recording that ended later, or never.
     unseen: Unseen,
     taken: bool,
 }
 
 impl LiveAt {
-    /// Just before the event of this place, or after the last one if there is none of it or after it.
+    /// Keeps the blocks that are live just before the event of this place, or after the last event
+    /// if there is no later one.
     pub fn new(ticket: u64) -> LiveAt {
         LiveAt {
             ticket,
@@ -189,7 +193,8 @@ impl LiveAt {
         }
     }
 
-    /// The blocks that were live then, the oldest first; those too of which only the end is known.
+    /// Returns the blocks that were live then, the oldest first. Blocks of which only the end is
+    /// known are included.
     pub fn into_blocks(self) -> Vec<Block> {
         let mut live: Vec<Block> = self.live.into_values().collect();
         live.extend(self.unseen.live_at(self.ticket));
@@ -225,7 +230,7 @@ impl Visitor for LiveAt {
     }
 }
 
-/// The oldest first.
+/// Returns blocks, the oldest first.
 pub(crate) fn in_order(live: FxHashMap<u64, Block>) -> Vec<Block> {
     sorted(live.into_values().collect())
 }

@@ -1,4 +1,4 @@
-//! The one judgement of what can be told: by text, JSON, page, `run` and `check` alike.
+//! The one judgement of a finding's certainty, for text, JSON, page, `run` and `check` alike.
 
 use gpushim_analysis::FEW;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct Certainty {
 }
 
 impl Certainty {
-    /// Returns that of iterations whose beginning the user set.
+    /// Returns the certainty of iterations whose beginning the user set.
     pub fn set() -> Certainty {
         Certainty {
             set: true,
@@ -24,7 +24,7 @@ impl Certainty {
         }
     }
 
-    /// Returns that of iterations on which a finding may rest.
+    /// Returns the certainty of iterations on which a finding may rest.
     pub fn sure(why: impl Into<String>) -> Certainty {
         Certainty {
             sure: true,
@@ -33,7 +33,7 @@ impl Certainty {
         }
     }
 
-    /// Returns that of repetitions that may be no iterations.
+    /// Returns the certainty of repetitions that may be no iterations.
     pub fn unsure(why: impl Into<String>) -> Certainty {
         Certainty {
             sure: false,
@@ -70,7 +70,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Returns that of a question beyond the recording.
+    /// Returns the judgement of a question that the recording cannot answer.
     pub fn not_seen(why: impl Into<String>) -> Judgement {
         Judgement {
             told: Told::NotSeen,

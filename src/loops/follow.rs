@@ -12,23 +12,23 @@ use crate::ledger::{Block, Focus, Highest, Unseen, Visitor, Walker, in_order};
 use crate::recording::{Reader, Recording, read};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
-/// Blocks that belong together: those of the same calls, or, without a stack, of the same size.
+/// Key of blocks that belong together: of the same calls, or, without a stack, of the same size.
 pub type Group = (u64, u64);
 
 /// Follows blocks through the passes of loops.
 pub struct Follow<'a> {
     found: &'a Found,
     walker: Walker,
-    /// Moments that are still to come, each with its place in the answer; the first one last.
+    /// Moments to come, each with its place in the answer; the first one last.
     moments: Vec<(u64, usize)>,
     live_at: Vec<(u64, Vec<Block>)>,
-    /// Last passes of loops still to come: the beginning and the loop's number, the first one last.
+    /// Last passes of loops to come: the beginning and the loop's number, the first one last.
     ends: Vec<(u64, usize)>,
     sizes: FxHashMap<usize, FxHashMap<Group, Sizes>>,
     notes: Notes<'a>,
 }
 
-/// The sizes of a group's blocks: the pass that made one first, and whether another made it, too.
+/// Sizes of a group's blocks: the pass that made one first, and true if another pass made it, too.
 #[derive(Debug, Default)]
 struct Sizes(FxHashMap<u64, (usize, bool)>);
 
@@ -45,11 +45,12 @@ impl Sizes {
 pub struct Followed {
     /// The iterations, if there are any.
     pub iterations: Option<Iterations>,
-    /// The loop that memory grows with, and how.
+    /// The loop whose passes memory grows with, and the growth.
     pub growth: Option<(Iterations, Growth<Group>)>,
     /// The judged iterations, if memory does not grow.
     pub steady: Option<Growth<Group>>,
-    /// Bytes live at the beginning of each pass of the loop that memory grows with, or of the iterations.
+    /// Bytes live at the beginning of each pass of the loop that memory grows with, or of the
+    /// iterations.
     pub levels: Vec<u64>,
     /// A stack of each group that grows.
     pub stacks: FxHashMap<Group, u32>,
@@ -59,7 +60,7 @@ pub struct Followed {
     pub journal: Option<Journal>,
     /// The highest level by stretch of the run, without `unseen`.
     pub highest: Highest,
-    /// Bytes of blocks that were live when the events begin, and of which only the end is known.
+    /// Bytes of blocks from before the events, of which only the end is known.
     pub unseen: u64,
     /// A call of one pass around all loops that were found.
     pub inside: Option<String>,
@@ -126,7 +127,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// The last pass of a loop begins.
+    /// Begins the last pass of a loop: counts its sizes.
     fn count_sizes(&mut self, number: usize) {
         let of = self.sizes.entry(number).or_default();
         let starts = self.found.all.get(number).map(|one| &one.passes.starts[..]);
@@ -202,8 +203,8 @@ impl<'a> Follow<'a> {
 }
 
 impl Followed {
-    /// Finds the loops of a run, unless iterations are given, and follows the blocks of a focus through
-    /// them. It takes two passes over the events.
+    /// Finds the loops of a run, unless iterations are given, and follows the blocks of a focus
+    /// through them. It takes two passes over the events.
     pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Followed {
         let found = Found::of(recording, focus, given);
         let mut follow = Follow::new(recording, focus, &found, &[], None);
@@ -218,7 +219,7 @@ impl Reader for Follow<'_> {
     }
 }
 
-/// Tells the group of a block.
+/// Finds the group of a block.
 struct Groups<'a> {
     recording: &'a dyn Recording,
     numbers: FxHashMap<u32, u64>,
@@ -262,7 +263,7 @@ struct Segments {
 }
 
 impl Segments {
-    /// Tells whether a new block counts.
+    /// Returns true if a new block counts.
     fn counts(&mut self, block: &Block) -> bool {
         self.cut.remove(&block.address);
         let is_physical = block.class == Class::Vmm;
@@ -276,7 +277,8 @@ impl Segments {
         true
     }
 
-    /// The block from which a framework cuts a tensor at an address, if that was not known.
+    /// Returns the block around a tensor's address, unless tensors are already known to be cut from
+    /// it.
     fn holding(&mut self, address: u64) -> Option<Block> {
         self.has_tensors = true;
         let (_, block) = self.plain.range(..=address).next_back()?;
@@ -290,7 +292,7 @@ impl Segments {
 
 /// Notes that the walk over blocks fills.
 struct Notes<'a> {
-    /// Beginnings of iterations still to come; the first one last.
+    /// Beginnings of iterations to come; the first one last.
     starts: Vec<u64>,
     groups: Groups<'a>,
     series: Series<Group>,
@@ -319,7 +321,7 @@ impl Notes<'_> {
             .as_mut()
             .filter(|_| event.kind == Kind::TensorAlloc);
         if let Some(block) = segments.and_then(|all| all.holding(event.address)) {
-            // Its tensors are counted, and not it.
+            // Its tensors are counted instead of it.
             let group = self.groups.of(&block);
             self.series.freed(group, block.size);
         }

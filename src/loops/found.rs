@@ -1,4 +1,4 @@
-//! The loops of a run that may be its iterations, and the one that is.
+//! The loops of a run that may be its iterations, and the chosen one.
 
 use std::cmp::Reverse;
 
@@ -17,13 +17,13 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use crate::symbols::Symbol;
 
-/// Loops that are looked at by name: the ones with most events,
+/// Loops whose names are looked up: the ones with most events.
 const NAMED: usize = 48;
-/// and through whose passes blocks are followed.
+/// Loops through whose passes blocks are followed.
 const FOLLOWED: usize = 12;
-/// The least part of the run's events that belongs to a loop which may be its iterations,
+/// The least part of the run's events that a loop must cover to be a candidate.
 const COVERS: f64 = 0.2;
-/// and to the one that is chosen.
+/// The least part of the run's events that the chosen loop must cover.
 const COVERS_MOST: f64 = 0.5;
 /// Part of the best score, by coverage and likeness of passes, at which a loop is still good.
 const NEARLY: f64 = 0.6;
@@ -48,7 +48,7 @@ pub struct Candidate {
 pub struct Found {
     /// Candidates for its iterations, the likeliest level last.
     pub all: Vec<Candidate>,
-    /// The number of the one that is.
+    /// The number of the chosen candidate.
     main: Option<usize>,
     /// The number of the last allocation.
     pub last: u64,
@@ -198,8 +198,8 @@ impl Found {
         }
     }
 
-    /// Chooses the iterations: a range that says so by its name, or the innermost loop around most of
-    /// the run.
+    /// Chooses the iterations: a range whose name marks an iteration, or the innermost loop around
+    /// most of the run.
     fn choose(&self, span: Span) -> Option<usize> {
         let says = |one: &Candidate| matches!(&one.by, By::Range(name) if says_iteration(name));
         let rank = |one: &Candidate| {
@@ -224,12 +224,12 @@ impl Found {
             .map(|(number, ..)| *number)
     }
 
-    /// The iterations of the run.
+    /// Returns the iterations of the run.
     pub fn iterations(&self) -> Option<Iterations> {
         self.iterations_of(self.main?)
     }
 
-    /// The passes of a candidate as iterations.
+    /// Returns the passes of a candidate as iterations.
     pub fn iterations_of(&self, number: usize) -> Option<Iterations> {
         let one = self.all.get(number)?;
         let end = one.passes.end.unwrap_or(self.end);
@@ -241,7 +241,7 @@ impl Found {
         })
     }
 
-    /// The number of the candidate that is the iterations.
+    /// Returns the number of the candidate that was chosen.
     pub fn main(&self) -> Option<usize> {
         self.main
     }
@@ -254,8 +254,8 @@ fn place(symbol: &Symbol) -> Place {
     (symbol.function.clone(), symbol.file.clone())
 }
 
-/// Judges calls of a function that follow each other with nothing in between: they may be parts of one
-/// pass.
+/// Judges calls of a function that follow each other with nothing in between: they may be parts of
+/// one pass.
 fn within(recording: &dyn Recording, given: &Given) -> Certainty {
     let (By::Function(name), Beginning::Allocation(By::Stack(stack))) =
         (&given.by, &given.beginning)
@@ -277,8 +277,8 @@ fn within(recording: &dyn Recording, given: &Given) -> Certainty {
     }
 }
 
-/// Measures the likeness of a loop's passes: the part with usual length, times the part of the events
-/// in them.
+/// Measures the likeness of a loop's passes: the part with usual length, times the part of the
+/// events in them.
 fn alike(passes: &Loop) -> f64 {
     let starts = passes.starts.windows(2);
     let mut lengths: Vec<u64> = starts

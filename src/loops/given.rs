@@ -1,4 +1,4 @@
-//! Looks in a recording for what the user says that an iteration begins with.
+//! Looks in a recording for the user's mark of the beginning of an iteration.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,11 +14,13 @@ use crate::symbols::short;
 use gpushim_trace::Kind;
 
 impl Given {
-    /// Looks for a marker: for a name first among the ranges, then among the functions that allocate; for a size among
-    /// the allocations. Where those of the focus do not have it, those of other memory are looked at.
+    /// Looks for a marker. A name is looked for among the ranges first, then among the functions
+    /// that allocate; a size among the allocations. If the memory of the focus does not have it,
+    /// other memory is searched.
     ///
     /// # Errors
-    /// It does not come, or only once; the error says what the recording has.
+    /// The marker is not found, or only once; the error names the recording's own ranges, functions
+    /// or sizes.
     pub fn find(recording: &dyn Recording, focus: Focus, marker: &Marker) -> Result<Given> {
         let path = recording.path().display();
         let found = match marker {
@@ -46,7 +48,7 @@ impl Given {
     }
 }
 
-/// Ranges of a name; else how often they come.
+/// Looks for ranges of a name; the error is the number of times that it was found.
 fn of_range(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Given, u64> {
     let wanted = Likeness::ALL.map(|likeness| RangeName {
         text: likeness.part(name),
@@ -54,7 +56,7 @@ fn of_range(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Given
     });
     let mut names = RangeNames::default();
     let mut is_wanted = FxHashMap::<String, [bool; 3]>::default();
-    // Of each way to compare names: the thread that begins such a range first, and how often it does.
+    // For each way to compare names: the thread that begins such a range first, and their number.
     let mut found = [None::<((u32, u8), u64)>; 3];
     for record in recording.events() {
         let event = &record.event;
@@ -90,7 +92,8 @@ fn of_range(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Given
     })
 }
 
-/// The first allocation in each call of a function; else how often one comes in a call of it.
+/// Looks for the first allocation in each call of a function; the error is the number of calls
+/// found.
 fn of_function(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Given, u64> {
     let mut layers: Vec<_> = focuses(focus)
         .into_iter()
@@ -98,7 +101,7 @@ fn of_function(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Gi
         .collect();
     let mut names = recording.names();
     let mut functions = Functions::new(name);
-    // Of each thread, whether its last allocation was in a call; and how often it went into one.
+    // Per thread, true if its last allocation was in a call. `entries` counts the calls.
     let mut threads = FxHashMap::<u32, bool>::default();
     let mut entries = 0;
     for record in recording.events() {
@@ -130,7 +133,7 @@ fn of_function(recording: &dyn Recording, focus: Focus, name: &str) -> Result<Gi
     })
 }
 
-/// Allocations of a size; else how often one comes.
+/// Looks for allocations of a size; the error is the number of times that it was found.
 fn of_size(recording: &dyn Recording, focus: Focus, bytes: u64) -> Result<Given, u64> {
     let mut layers: Vec<(Focus, u64)> = focuses(focus).into_iter().map(|one| (one, 0)).collect();
     for record in recording.events() {
@@ -153,7 +156,7 @@ fn of_size(recording: &dyn Recording, focus: Focus, bytes: u64) -> Result<Given,
     })
 }
 
-/// The functions that a name may mean.
+/// The functions that a name may refer to.
 struct Functions<'a> {
     wanted: &'a str,
     found: FxHashSet<String>,
@@ -169,7 +172,7 @@ impl Functions<'_> {
         }
     }
 
-    /// Whether one of them is in a stack.
+    /// Returns true if one of them is in a stack.
     fn are_in(&mut self, names: &mut dyn Names, stack: u32) -> bool {
         if let Some(known) = self.stacks.get(&stack) {
             return *known;
@@ -186,7 +189,7 @@ impl Functions<'_> {
         outermost.is_some()
     }
 
-    /// The function in full if there is one, else what all have in common.
+    /// Returns the full function name if there is one, else the part that all have in common.
     fn name(&self) -> String {
         let mut found = self.found.iter();
         match (found.next(), found.next()) {

@@ -1,29 +1,27 @@
-//! What happened around the peak: the events of its iteration, of the one before and of the one after.
+//! Events around the peak: of its iteration, of the one before and of the one after.
 
 use gpushim_trace::{Kind, Record};
 
-/// The most entries, 40 bytes each: longer iterations have no journal.
+/// Highest number of entries, 40 bytes each: longer iterations have no journal.
 const MOST: usize = 1 << 20;
-/// Up to this many entries are kept of all iterations: what was taken for them may be parts of a single pass.
+/// Entries up to which the journal keeps all iterations: supposed iterations may be parts of a
+/// single pass.
 const FEW: usize = 1 << 16;
-/// Iterations that begin after the peak before enough is known.
+/// Iterations that must begin after the peak before enough is known.
 const AFTER: usize = 2;
 
-/// Something that happened.
+/// An entry of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its place among all events.
     pub ticket: u64,
-    /// Its thread.
     pub thread: u32,
-    /// What it was.
     pub what: What,
 }
 
-/// What happened.
+/// A change of blocks or ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A block came to live, with this stack id.
+    /// A block was allocated, with this stack id.
     Allocated(u32),
     /// The block at this address ended.
     Freed(u64),
@@ -33,23 +31,23 @@ pub enum What {
     Pop,
 }
 
-/// Keeps what happened around a moment.
+/// Keeps the events around a moment.
 #[derive(Debug)]
 pub struct Journal {
     /// The place of the first event after the moment.
     moment: u64,
     entries: Vec<JournalEntry>,
-    /// Where the iteration begins among them that is under way.
+    /// Number of the entry at which the current iteration begins.
     current: usize,
     /// Iterations that began after the moment.
     after: usize,
     is_too_long: bool,
-    /// Whether it has everything that happened.
+    /// True if no event is left out.
     is_all: bool,
 }
 
 impl Journal {
-    /// Around a moment: the place of the first event after it.
+    /// Creates a journal around a moment, which is the place of the first event after it.
     pub fn around(moment: u64) -> Journal {
         Journal {
             moment,
@@ -61,27 +59,28 @@ impl Journal {
         }
     }
 
-    /// The moment that it is about.
+    /// Returns the moment that it is about.
     pub fn moment(&self) -> u64 {
         self.moment
     }
 
-    /// What happened, in order; `None` if it was too much.
+    /// Returns the entries in order; `None` if there were too many.
     pub fn entries(&self) -> Option<&[JournalEntry]> {
         (!self.is_too_long).then_some(&self.entries)
     }
 
-    /// Whether what lived on to its end has lived through a whole iteration after the moment.
+    /// Returns true if blocks that are live at its end have lived through a whole iteration after
+    /// the moment.
     pub fn is_whole(&self) -> bool {
         self.after >= AFTER
     }
 
-    /// Whether it has everything that happened, from the beginning of the recording to its end.
+    /// Returns true if it has all events from the beginning of the recording to its end.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
 
-    /// An iteration begins.
+    /// Notes that an iteration begins.
     pub fn begin(&mut self, ticket: u64) {
         if ticket >= self.moment {
             self.after += 1;
@@ -92,7 +91,7 @@ impl Journal {
         }
     }
 
-    /// A range begins or ends.
+    /// Notes that a range begins or ends.
     pub fn event(&mut self, record: &Record) {
         let what = match record.event.kind {
             Kind::RangePush | Kind::RangeStart => What::Push(record.event.address),
@@ -102,7 +101,7 @@ impl Journal {
         self.note(record.ticket, record.event.thread, what);
     }
 
-    /// Something happens.
+    /// Adds an entry, if there is room.
     pub fn note(&mut self, ticket: u64, thread: u32, what: What) {
         if self.is_too_long || self.is_whole() && self.entries.len() > FEW {
             self.is_all = false;

@@ -9,7 +9,7 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind, Record};
 
-/// The most iterations; the last one includes all later events.
+/// Highest number of iterations; the last one includes all later events.
 const MOST: usize = 1 << 20;
 
 /// Goes through the events and finds the beginnings.
@@ -48,7 +48,8 @@ impl Locator {
         }
     }
 
-    /// Goes through the events of a recording: the passes, the last allocation, and where the last pass ends.
+    /// Goes through the events of a recording. Returns the passes, the last allocation, and the end
+    /// of the last pass.
     pub(super) fn locate(mut self, recording: &dyn Recording) -> (Loop, u64, Moment) {
         for record in recording.events() {
             self.last = Moment {
@@ -62,7 +63,8 @@ impl Locator {
                 self.starts.push(self.last);
             }
         }
-        // Events after the last range are no iteration; iterations by allocation may go on to the end.
+        // Events after the last range are no iteration; iterations by allocation may go on to the
+        // end.
         let ends = self
             .end
             .filter(|end| self.starts.last().is_some_and(|start| start < end));
@@ -118,7 +120,7 @@ impl Locator {
             Kind::RangePop
                 if self.is_open && self.first.is_some_and(|(one, _)| one == event.thread) =>
             {
-                // The pop after which the range is no longer among those open.
+                // The pop after which the range is no longer open.
                 let mut open = recording.open_ranges(event.stack).into_iter();
                 self.is_open = open.any(|name| wanted.is(&name));
                 if !self.is_open {

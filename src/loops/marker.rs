@@ -1,4 +1,4 @@
-//! What the user says that an iteration begins with: a range, a function or a size.
+//! The user's mark of the beginning of an iteration: a range, a function or a size.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use crate::error::{Result, failed};
 use crate::symbols::{Symbol, base, short};
 use gpushim_config::size;
 
-/// What an iteration begins with, as the user sets it.
+/// The beginning of an iteration, as the user sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// An allocation for which this many bytes were asked.
+    /// An allocation of this many requested bytes.
     Size(u64),
     /// A range of this name, or else the first allocation in a call of a function of this name.
     Name(String),
 }
 
-/// How much of a range's name must be the one that was set.
+/// The part of a range's name that must equal the user's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likeness {
-    /// All of it.
+    /// The whole of the range's name.
     Exact,
-    /// All but its numbers.
+    /// The name without its numbers.
     WithoutNumbers,
     /// Its words: `step` is the name of `step 12`.
     Words,
 }
 
-/// The name of the ranges that iterations are.
+/// The name of the ranges that are iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeName {
-    /// As it is compared.
+    /// The part that is compared.
     pub text: String,
-    /// How it is compared.
+    /// The way of the comparison.
     pub likeness: Likeness,
 }
 
@@ -63,10 +63,10 @@ impl fmt::Display for Marker {
 }
 
 impl Likeness {
-    /// All, the strictest first.
+    /// All ways to compare names, the strictest first.
     pub const ALL: [Likeness; 3] = [Likeness::Exact, Likeness::WithoutNumbers, Likeness::Words];
 
-    /// What of a name is compared.
+    /// Returns the part of a name that is compared.
     pub fn part(self, name: &str) -> String {
         match self {
             Likeness::Exact => name.to_string(),
@@ -84,14 +84,17 @@ impl Likeness {
 }
 
 impl RangeName {
-    /// Whether a range of this name is one of them.
+    /// Returns true if a range of this name is an iteration.
     pub fn is(&self, name: &str) -> bool {
         self.likeness.part(name) == self.text
     }
 }
 
-/// Whether a function is the one of this name: in full, without the types of its parameters, by its last words, as
-/// `Model.forward` or `forward`, or with its file, as in `forward train.py`.
+/// Returns true if a function has this name. The name may be:
+///
+/// - the full name, or without the types of its parameters
+/// - its last words, as in `Model.forward` or `forward`
+/// - with its file, as in `forward train.py`
 pub fn is_function(symbol: &Symbol, name: &str) -> bool {
     let function = short(&symbol.function);
     let is_named = |name: &str| {
@@ -107,7 +110,7 @@ pub fn is_function(symbol: &Symbol, name: &str) -> bool {
         .is_some_and(|(name, place)| Some(place) == file && is_named(&short(name)))
 }
 
-/// A function as [`short`] shows it, without its parameters and the types that a template was made for.
+/// Returns a function as [`short`] shows it, without its parameters and the types of its template.
 fn bare(function: &str) -> &str {
     let end = function.find("(...)").or_else(|| {
         let is_empty = function.ends_with("()") && !function.ends_with("operator()");

@@ -1,8 +1,8 @@
-//! The loops of a run: read from the stacks of its events, from announced ranges, or, without either,
-//! from sizes that come again.
+//! The loops of a run: read from the stacks of its events, from announced ranges, or, without
+//! either, from repeated sizes.
 //!
-//! [`Search`] finds them in a first pass over the events; [`Follow`] follows blocks through them in a
-//! second.
+//! [`Search`] finds them in a first pass over the events; [`Follow`] follows blocks through them in
+//! a second.
 
 use gpushim_analysis::Moment;
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub use marker::Marker;
 pub use recognised::Recognised;
 pub use search::Search;
 
-/// Fewer repetitions are no iterations.
+/// Fewest repetitions that are iterations.
 const LEAST: u64 = 3;
 
 /// The mark by which iterations are recognised.
@@ -65,7 +65,7 @@ pub enum By {
 }
 
 impl By {
-    /// It in words: `the range `step``.
+    /// Returns it in words: `the range `step``.
     pub fn in_words(&self, names: &mut dyn Names) -> String {
         match self {
             By::Range(name) => format!("the range `{name}`"),
@@ -138,7 +138,7 @@ impl Iterations {
         Found::of(recording, focus, None).iterations()
     }
 
-    /// Looks for iterations, and for how sure it is that they are, unless it is given what they begin with.
+    /// Looks for iterations and judges their certainty, unless their beginning is given.
     pub fn judged(
         recording: &dyn Recording,
         focus: Focus,
@@ -157,7 +157,8 @@ impl Iterations {
         matches!(self.by, By::Range(_))
     }
 
-    /// The option by which the user set them, for a shell: `--iteration 'step #'`; `None` if they were found.
+    /// Returns the option by which the user set them, for a shell: `--iteration 'step #'`. Returns
+    /// `None` if they were found.
     pub fn option(&self) -> Option<String> {
         let marker = match &self.by {
             _ if !self.certainty.set => return None,
@@ -173,14 +174,14 @@ impl Iterations {
         })
     }
 
-    /// The iteration that an event is in; `None` before the first and after the last.
+    /// Returns the iteration that an event is in; `None` before the first and after the last.
     pub fn of(&self, ticket: u64) -> Option<usize> {
         let after = self.starts.partition_point(|start| start.ticket <= ticket);
         (after > 0 && after < self.starts.len()).then(|| after - 1)
     }
 }
 
-/// A name without its numbers: `step 12` and `step 13` are one range.
+/// Returns a name without its numbers: `step 12` and `step 13` are one range.
 pub fn without_numbers(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! The functions of a loop: by a stack through it, and its depth in that.
+//! The functions of a loop, by a stack through it and the loop's depth in this stack.
 
 use crate::recording::{Frame, Function, Names};
 use crate::symbols::{Kind, Origin, Symbol, base};
@@ -8,7 +8,7 @@ use crate::symbols::{Kind, Origin, Symbol, base};
 pub(super) struct Surroundings(Vec<Symbol>);
 
 impl Surroundings {
-    /// Reads a stack down to a depth. Native functions count only where no function is Python's.
+    /// Reads a stack down to a depth. Native functions count only if no function is Python's.
     pub(super) fn of(names: &mut dyn Names, stack: u32, depth: usize) -> Surroundings {
         let frames = names.stack(stack);
         let first = |frame: &Frame| match frame {
@@ -26,8 +26,8 @@ impl Surroundings {
         Surroundings(calls)
     }
 
-    /// Returns the depth of the looping function, where callers may loop instead: of the innermost of the
-    /// user's own that is not known for another loop.
+    /// Returns the depth of the looping function, if callers may loop instead. It is the innermost
+    /// of the user's own functions that is not known for another loop.
     pub(super) fn depth(&self, above: usize, is_known: impl Fn(&Symbol) -> bool) -> usize {
         let depth = self.0.len();
         let mut may_loop = (depth.saturating_sub(above)..=depth).rev();
@@ -43,14 +43,14 @@ impl Surroundings {
         Surroundings(self.0.iter().take(depth).cloned().collect())
     }
 
-    /// Down to the outermost call that is wanted.
+    /// Cuts them at the outermost call that is wanted.
     pub(super) fn down_to(mut self, is_wanted: impl Fn(&Symbol) -> bool) -> Surroundings {
         let last = self.0.iter().position(is_wanted);
         self.0.truncate(last.map_or(usize::MAX, |last| last + 1));
         self
     }
 
-    /// The function that loops.
+    /// Returns the function that loops.
     pub(super) fn function(&self) -> Option<&Symbol> {
         self.0.last()
     }
@@ -61,20 +61,21 @@ impl Surroundings {
             .is_some_and(|symbol| symbol.origin() == Origin::Own)
     }
 
-    /// Returns the call around all passes that makes one forward pass, backward pass, optimizer step or
-    /// model.
+    /// Returns the call around all passes that makes one forward pass, backward pass, optimizer
+    /// step or model.
     pub(super) fn one_pass(&self) -> Option<&Symbol> {
         self.0.iter().find(|symbol| is_one_pass(symbol))
     }
 
-    /// Returns true if they are inside an optimizer's step: what repeats there goes over parameters, even if
-    /// no other line of a caller's shows it.
+    /// Returns true if they are inside an optimizer's step. Repetitions there go over parameters,
+    /// even if no other line of a caller shows it.
     pub(super) fn is_in_optimizer(&self) -> bool {
         self.0.iter().any(is_of_optimizer)
     }
 }
 
-/// Leaves of a function's calls to itself only the innermost. Takes and returns the outermost call first.
+/// Keeps only the innermost of a function's calls to itself. Takes and returns the outermost call
+/// first.
 fn innermost_of_each(calls: impl Iterator<Item = Symbol>) -> impl Iterator<Item = Symbol> {
     let mut calls = calls.peekable();
     std::iter::from_fn(move || {
@@ -88,7 +89,7 @@ fn innermost_of_each(calls: impl Iterator<Item = Symbol>) -> impl Iterator<Item 
     })
 }
 
-/// The function that loops, if it is known.
+/// Returns the function that loops, if it is known.
 pub(super) fn function(names: &mut dyn Names, stack: u32, depth: usize) -> Option<Function> {
     let calls = Surroundings::of(names, stack, depth);
     calls.function().map(Function::of)

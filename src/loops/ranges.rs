@@ -10,9 +10,9 @@ use super::{LEAST, without_numbers};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
 
-/// The most different names; later ones are left out.
+/// Highest number of different names; later ones are left out.
 const NAMES: usize = 1 << 12;
-/// Ranges of one name that are kept; later ones belong to the last.
+/// Highest number of ranges of one name that are kept; later ones belong to the last.
 const PASSES: usize = 1 << 16;
 
 /// The names of ranges by their ids.
@@ -20,7 +20,7 @@ const PASSES: usize = 1 << 16;
 pub struct RangeNames(FxHashMap<u64, String>);
 
 impl RangeNames {
-    /// The name of an id; empty if the recording does not have it.
+    /// Returns the name of an id; empty if the recording does not have it.
     pub fn of(&mut self, recording: &dyn Recording, id: u64) -> &str {
         let name = self.0.entry(id);
         name.or_insert_with(|| recording.text(id).unwrap_or_default())
@@ -88,8 +88,7 @@ impl Ranges {
         if is_push {
             open.push(name.clone());
         }
-        // Ranges that may end on another thread may overlap: the name must say that they are
-        // iterations.
+        // Ranges that may end on another thread may overlap: their name must mark an iteration.
         let Some(name) = name.filter(|name| is_push || says_iteration(name)) else {
             return;
         };
@@ -179,7 +178,7 @@ impl Ranges {
     }
 }
 
-/// Tells whether a library announces a range of this name by itself.
+/// Returns true if a library announces a range of this name by itself.
 fn is_of_library(name: &str) -> bool {
     let name = name
         .trim_start_matches(['#', '[', ' '])
@@ -187,8 +186,8 @@ fn is_of_library(name: &str) -> bool {
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
-/// Tells whether a range is an iteration by the last word of its name, as in `step 12`, `train_step`,
-/// `ProfilerStep#12` and `Batch 3 of 10`. A `batch_norm` is none.
+/// Returns true if the last word of a range's name marks an iteration, as in `step 12`,
+/// `train_step`, `ProfilerStep#12` and `Batch 3 of 10`. A `batch_norm` is none.
 pub fn says_iteration(name: &str) -> bool {
     let mut words = vec![String::new()];
     let mut was_lower = false;

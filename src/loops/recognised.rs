@@ -1,4 +1,4 @@
-//! How the iterations of a run were recognised, in a form to be shown.
+//! The mark of a run's iterations, in a form to be shown.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Recognised {
 }
 
 impl Recognised {
-    /// Of iterations that were judged.
+    /// Describes iterations that were judged.
     pub fn of(iterations: &Iterations, names: &mut dyn Names) -> Recognised {
         Recognised {
             count: iterations.count(),
@@ -37,7 +37,7 @@ impl Recognised {
         }
     }
 
-    /// All of it in one line.
+    /// Returns all of it in one line.
     pub fn line(&self) -> String {
         let sure = if self.sure { "sure" } else { "not sure" };
         format!(

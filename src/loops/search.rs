@@ -17,18 +17,19 @@ use gpushim_trace::{Event, Kind, Layer, Record, flags};
 pub struct Search<'a> {
     recording: &'a dyn Recording,
     walk: Walk,
-    /// By stack, and whether the thread is another than the first with lines: its path, if it has calls.
+    /// Path of a stack, if it has calls; the key's flag is true for threads other than the first
+    /// with lines.
     paths: FxHashMap<(u32, bool), Option<u32>>,
     /// The thread that drives the run: the first whose stacks have lines, or else calls.
     driver: Option<(u32, bool)>,
-    /// By layer, of allocations without calls.
+    /// Allocations without calls, by layer.
     sizes: Vec<(Layer, Tokens)>,
     ranges: Ranges,
     span: Span,
 }
 
 impl<'a> Search<'a> {
-    /// Among all events of a recording.
+    /// Searches among all events of a recording.
     pub fn new(recording: &'a dyn Recording) -> Search<'a> {
         Search {
             recording,
@@ -43,7 +44,7 @@ impl<'a> Search<'a> {
 
     /// Takes the next event of the run.
     fn feed(&mut self, record: &Record) {
-        // What was there before the recording says nothing of the order of its passes.
+        // Memory from before the recording does not show the order of its passes.
         if record.event.flags & flags::EARLIER != 0 {
             return;
         }
@@ -97,7 +98,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The loops; those of sizes for the memory of a focus.
+    /// Returns the loops; loops of sizes for the memory of a focus.
     pub fn finish(self, focus: Focus) -> Found {
         if self.recording.is_one_moment() {
             return Found::default();

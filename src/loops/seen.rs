@@ -1,4 +1,4 @@
-//! What comes again and again in a recording: what the user may choose from where a marker is not found.
+//! Repetitions in a recording: the user may choose from them if a marker is not found.
 
 use rustc_hash::FxHashMap;
 
@@ -12,14 +12,15 @@ use crate::recording::{CallSite, Function, Recording};
 use crate::symbols::Kind as SymbolKind;
 use gpushim_trace::Kind;
 
-/// How many are named.
+/// Number of repetitions that are named.
 const NAMED: usize = 5;
-/// The most different ones that are looked at, and the stacks of those that are given names.
+/// Highest number of different ones that are counted; `STACKS` is the number of stacks that are
+/// looked up.
 const DIFFERENT: usize = 1 << 16;
 const STACKS: usize = 64;
 
-/// What there is in place of a marker: sizes for a size, or else ranges, or functions where there are no ranges. `None`
-/// if nothing repeats.
+/// Describes repetitions in place of a marker: sizes for a size, else ranges, or functions if there
+/// are no ranges. Returns `None` if nothing repeats.
 pub(super) fn of(recording: &dyn Recording, focus: Focus, marker: &Marker) -> Option<String> {
     match marker {
         Marker::Size(_) => sizes(recording, focus),
@@ -27,7 +28,7 @@ pub(super) fn of(recording: &dyn Recording, focus: Focus, marker: &Marker) -> Op
     }
 }
 
-/// How often something comes.
+/// Counts, each with the order of the first occurrence.
 #[derive(Default)]
 struct Counts<T>(FxHashMap<T, (u64, usize)>);
 
@@ -39,7 +40,8 @@ impl<T: Eq + std::hash::Hash> Counts<T> {
         }
     }
 
-    /// Those that repeat, those with most times first, of equally many the one that came first.
+    /// Returns the repetitions, the most frequent first; of equally frequent ones the earliest
+    /// first.
     fn most(self) -> Vec<(T, u64)> {
         let repeat = self.0.into_iter().filter(|(_, (times, _))| *times >= LEAST);
         let mut all: Vec<(T, (u64, usize))> = repeat.collect();

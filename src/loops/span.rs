@@ -12,13 +12,13 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Events from the first allocation to the last.
+    /// Returns the number of events from the first allocation to the last.
     pub(super) fn events(&self) -> u64 {
         let first = self.first.unwrap_or_default();
         self.last.ticket.saturating_sub(first.ticket) + 1
     }
 
-    /// The moment after the last event.
+    /// Returns the moment after the last event.
     pub(super) fn after(&self) -> Moment {
         Moment {
             ticket: self.end.ticket.saturating_add(1),

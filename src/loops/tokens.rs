@@ -1,4 +1,4 @@
-//! Iterations by what repeats among the allocations: the same function, or the same size.
+//! Iterations by repetitions among the allocations: the same function, or the same size.
 
 use rustc_hash::FxHashMap;
 
@@ -7,30 +7,32 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Event, Kind};
 
-/// The most different tokens; later ones are left out.
+/// Highest number of different tokens; later ones are left out.
 const TOKENS: usize = 1 << 18;
-/// How much the distances between repetitions may vary: their deviation over their mean.
+/// Highest variation of the distances between repetitions: their deviation over their mean.
 const VARIATION: f64 = 0.5;
-/// How much of the run they must reach over: what only the first iterations do, say fill a cache, is none.
+/// Part of the run that the repetitions must reach over. Allocations of the first iterations alone,
+/// as for a cache, do not count.
 const REACH: f64 = 0.6;
-/// What is nearly as good as the best.
+/// Part of the best score at which a score is nearly the best.
 const NEAR: f64 = 0.97;
-/// The same of what comes in each call of a function, with the time from one to the next.
+/// Part of the run that the calls of a function must span, with the distance from one call to the
+/// next.
 const SPANS: f64 = 0.8;
-/// Of the tokens that repeat evenly, how many must follow the iterations, and not by chance.
+/// Part of the tokens with even repetitions that must follow the iterations, and not by chance.
 const COVERED: f64 = 0.3;
 
-/// Tells what an allocation is recognised by.
+/// Finds the token by which an allocation is recognised.
 #[derive(Debug)]
 pub struct Tokenizer {
     focus: Focus,
-    /// By stack: the first stack with the same frames, 0 without frames.
+    /// The first stack with the same frames, by stack; 0 without frames.
     stacks: FxHashMap<u32, u32>,
     frames: FxHashMap<u64, u32>,
 }
 
 impl Tokenizer {
-    /// For the allocations of a focus.
+    /// Creates a tokenizer for the allocations of a focus.
     pub fn new(focus: Focus) -> Tokenizer {
         Tokenizer {
             focus,
@@ -39,7 +41,7 @@ impl Tokenizer {
         }
     }
 
-    /// What an event is recognised by, if it is such an allocation.
+    /// Returns the token of an event, if it is an allocation of the focus.
     pub fn token(&mut self, recording: &dyn Recording, event: &Event) -> Option<By> {
         let is_allocation =
             matches!(event.kind, Kind::Alloc | Kind::TensorAlloc) && event.result == 0;
@@ -60,19 +62,19 @@ impl Tokenizer {
     }
 }
 
-/// How often a token came, and how far apart.
+/// Number of a token's occurrences, and their distances.
 #[derive(Clone, Copy, Debug, Default)]
 struct Token {
     count: u64,
-    /// Allocations before its first and its last.
+    /// Number of allocations before its first and its last occurrence.
     first: u64,
     last: u64,
-    /// Of the distances between them.
+    /// Sum of the squared distances.
     squares: f64,
 }
 
 impl Token {
-    /// Deviation over mean of the distances.
+    /// Returns the deviation of the distances over their mean.
     fn variation(&self) -> f64 {
         let distances = self.count.saturating_sub(1) as f64;
         let mean = (self.last - self.first) as f64 / distances;
@@ -80,36 +82,37 @@ impl Token {
         variance.sqrt() / mean
     }
 
-    /// How often it comes in each of `count` iterations, about.
+    /// Returns about how many times it occurs in each of `count` iterations.
     fn times(&self, count: u64) -> u64 {
         (self.count + count / 2) / count.max(1)
     }
 
-    /// Whether it comes a whole number of times in each of `count` iterations; one may be cut off.
+    /// Returns true if it occurs a whole number of times in each of `count` iterations; one may be
+    /// cut off.
     fn follows(&self, count: u64) -> bool {
         let times = self.times(count);
         times > 0 && self.count.abs_diff(times.saturating_mul(count)) <= times
     }
 
-    /// How probable that is of any token that comes so often.
+    /// Returns the probability that any token with this number of occurrences follows them.
     fn chance(&self, count: u64) -> f64 {
         ((2 * self.times(count) + 1) as f64 / count.max(1) as f64).min(1.0)
     }
 }
 
-/// What comes once in each iteration.
+/// Tokens that occur once in each iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Once {
-    /// How often.
+    /// Number of their occurrences.
     pub count: u64,
-    /// How many tokens do.
+    /// Number of different such tokens.
     pub kinds: usize,
 }
 
-/// The tokens of a run.
+/// The tokens of a run, counted.
 #[derive(Debug)]
 pub struct Tokens {
-    /// Fewer of one are no iterations.
+    /// Fewest occurrences that are iterations.
     least: u64,
     allocations: u64,
     seen: FxHashMap<By, Token>,
@@ -122,7 +125,7 @@ impl Default for Tokens {
 }
 
 impl Tokens {
-    /// Of which one that comes less often marks no iterations.
+    /// Creates counts in which a token with fewer occurrences marks no iterations.
     pub fn of_at_least(least: u64) -> Tokens {
         Tokens {
             least,
@@ -131,7 +134,7 @@ impl Tokens {
         }
     }
 
-    /// The next allocation.
+    /// Takes the token of the next allocation.
     pub fn feed(&mut self, by: By) {
         let at = self.allocations;
         self.allocations += 1;
@@ -150,9 +153,9 @@ impl Tokens {
         token.count += 1;
     }
 
-    /// A token that comes once in each iteration, if there are any: most of what repeats then comes a
-    /// whole number of times as often. If it is known about how many iterations there are at most, one
-    /// that comes more often is none.
+    /// Returns a token that occurs once in each iteration, if there is one. Most repeated tokens
+    /// must then occur a whole number of times as often. `most` is the highest number of
+    /// iterations, if known; a token with more occurrences is none.
     pub fn choose(&self, most: Option<u64>) -> Option<(By, Once)> {
         let mut often: Vec<(&By, Token)> = self
             .seen
@@ -170,14 +173,14 @@ impl Tokens {
         counts.dedup();
         let most = most.map_or(u64::MAX, |most| most + most / 8 + 1);
         counts.retain(|count| *count <= most);
-        // A few repetitions are followed by chance.
+        // A few repetitions may be followed by chance.
         let score = |count: u64| {
             let follows = regular.clone().filter(|(_, token)| token.follows(count));
             follows
                 .map(|(_, token)| 1.0 - token.chance(count))
                 .sum::<f64>()
         };
-        // Where one more or less fits as well: what the most regular ones say.
+        // If one more or less fits as well, the most regular tokens decide.
         let exact = |count: u64| {
             let exact = regular.clone().filter(|(_, token)| token.count == count);
             exact
@@ -191,7 +194,7 @@ impl Tokens {
             .filter(|(count, score)| *score >= NEAR * most || count.abs_diff(highest) <= 1);
         let (best, _) =
             *near.max_by(|(a, _), (b, _)| exact(*a).total_cmp(&exact(*b)).then(a.cmp(b)))?;
-        // Those that say something of this count.
+        // Tokens that do not follow this count by chance alone.
         let telling = regular
             .clone()
             .filter(|(_, token)| token.chance(best) < 1.0);
@@ -209,14 +212,15 @@ impl Tokens {
         Some(((*key).clone(), Once { count: best, kinds }))
     }
 
-    /// Of tokens that are all of calls of one function, or of a few: the first in each call, and how often it comes. `None`
-    /// if none repeats.
+    /// Returns the first token in each call, and its occurrences, if all tokens belong to calls of
+    /// one function or a few. Returns `None` if none repeats.
     pub fn first_in_each(&self) -> Option<(By, u64)> {
         let often = || {
             let all = self.seen.iter();
             all.filter(|(_, token)| token.count >= self.least)
         };
-        // A few calls say nothing of what follows them. What comes in each of them comes from the first to the last.
+        // A few calls do not explain the allocations after them. A token of each call spans the
+        // run.
         let spans = |token: &Token| {
             let period = (token.last - token.first) as f64 / (token.count - 1) as f64;
             period * token.count as f64 >= SPANS * self.allocations as f64

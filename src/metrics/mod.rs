@@ -1,4 +1,4 @@
-//! How much memory running processes hold, as OpenMetrics text for a monitoring system.
+//! Memory that running processes hold, as OpenMetrics text for a monitoring system.
 
 pub(crate) mod command;
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! OpenMetrics text of runs as they are now, for a node exporter's textfile collector. Format: the OpenMetrics
-//! specification 1.0.
+//! OpenMetrics text of the present state of runs, for a node exporter's textfile collector.
+//!
+//! Format: the OpenMetrics specification 1.0.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +17,7 @@ struct Family {
     kind: &'static str,
     unit: &'static str,
     help: &'static str,
-    /// Labels and value.
+    /// Labels and value of each sample.
     samples: Vec<(String, u64)>,
 }
 
@@ -71,7 +72,7 @@ const LEVELS: [(Series, &str, &str); 6] = [
     ),
 ];
 
-/// The other metrics.
+/// Metrics other than levels: name, kind, unit, help.
 const BLOCKS: (&str, &str, &str, &str) = (
     "gpushim_live_blocks",
     "gauge",
@@ -112,7 +113,7 @@ pub(super) fn names() -> Vec<String> {
     levels.chain(others).collect()
 }
 
-/// The metrics of all recordings, as of the last moment that each tells of.
+/// Metrics of all recordings at the last recorded moment of each.
 pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
     let mut levels = LEVELS.map(|(_, name, help)| Family::new(name, "gauge", "bytes", help));
     let of = |(name, kind, unit, help)| Family::new(name, kind, unit, help);
@@ -177,7 +178,7 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
 /// A number for each device.
 type ByDevice = BTreeMap<u8, u64>;
 
-/// A run as it is now.
+/// Present state of a running process.
 struct Now {
     levels: [ByDevice; 6],
     blocks: ByDevice,
@@ -185,7 +186,9 @@ struct Now {
 }
 
 impl Now {
-    /// As a report has it at the end; what no event tells, the last stretch of the timeline says, of which it is the most.
+    /// State as a report has it at the end.
+    ///
+    /// A level that the report lacks is the most of the last stretch of the timeline.
     fn of(recording: &dyn Recording) -> Now {
         let mut now = Now {
             levels: Default::default(),
@@ -239,7 +242,7 @@ impl Now {
     }
 }
 
-/// What the name of a sample ends with.
+/// Ending of the name of a sample.
 fn suffix(kind: &str) -> &'static str {
     match kind {
         "counter" => "_total",
@@ -267,9 +270,10 @@ fn render(family: &Family, text: &mut String) {
     }
 }
 
-/// A value of a label.
+/// Value of a label, escaped.
 fn escaped(value: &str) -> String {
-    // What cannot be seen as `\u{1b}`: labels are looked at in terminals, too. Line feeds have an escape of theirs.
+    // Characters that cannot be seen become `\u{1b}`, because labels are read in terminals, too.
+    // Line feeds have their own escape.
     let lines: Vec<String> = value.split('\n').map(shown).collect();
     lines
         .join("\n")

@@ -1,5 +1,7 @@
-//! `/metrics` over HTTP/1.1, for Prometheus: a fixed number of threads, each with one connection at a time, which is answered
-//! and closed.
+//! `/metrics` over HTTP/1.1, for Prometheus.
+//!
+//! A fixed number of threads serves one connection each at a time. Each connection is answered and
+//! closed.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,7 +13,7 @@ use crate::error::{Context, Result};
 
 /// Connections that are served at once; others wait in the system's queue.
 const THREADS: usize = 4;
-/// Bytes of a request at most: of what is longer the beginning is enough to refuse it.
+/// Most bytes of a request. The beginning of a longer one is enough to refuse it.
 const HEAD: usize = 8 << 10;
 /// A client has this long for its request, and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,10 +44,10 @@ impl<F: Fn() -> String> Source<F> {
     }
 }
 
-/// Answers each connection with what `read` returns; ends only by an error of the listener.
+/// Answers each connection with the result of `read`. Returns only for an error of the listener.
 ///
 /// # Errors
-/// What the system said when it was asked for the next connection.
+/// Error of the system for the next connection.
 pub fn serve(listener: &TcpListener, read: impl Fn() -> String + Sync) -> Result<()> {
     let source = Source {
         read,
@@ -64,7 +66,7 @@ pub fn serve(listener: &TcpListener, read: impl Fn() -> String + Sync) -> Result
 fn accept(listener: &TcpListener, source: &Source<impl Fn() -> String>) -> Result<()> {
     loop {
         match listener.accept() {
-            // A client that goes away has nothing to be told.
+            // A client that disconnects needs no answer.
             Ok((stream, _)) => drop(answer(stream, source)),
             Err(error) if is_passing(&error) => thread::sleep(Duration::from_millis(50)),
             Err(error) => return Err(error).context("accept a connection"),
@@ -72,7 +74,8 @@ fn accept(listener: &TcpListener, source: &Source<impl Fn() -> String>) -> Resul
     }
 }
 
-/// Whether the next connection may be accepted where this one was not: it was broken off, or files run short.
+/// True if the next connection may be accepted after this error: the connection was broken off, or
+/// resources such as descriptors or memory run short.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -89,7 +92,8 @@ fn answer(mut stream: TcpStream, source: &Source<impl Fn() -> String>) -> io::Re
     let response = response(&head, || source.text());
     stream.write_all(response.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
-    // What it still sends is read and dropped: closing on unread data would reset the connection before it has the answer.
+    // Read and drop the rest of the request: closing with unread data would reset the connection
+    // before the client has the answer.
     let mut rest = [0; 1024];
     let _ = stream.read(&mut rest);
     Ok(())

@@ -1,8 +1,8 @@
-//! The text about a request that ran out of memory, while its process still runs or has just ended: on
-//! that process's stderr and beside its trace.
+//! The text about a request that ran out of memory, while its process still runs or has just ended.
+//! It is written to the process's stderr and beside its trace.
 //!
-//! The library starts this command in a process of its own, with all signals blocked. Nothing waits for
-//! it, and whatever stands in its way it says nothing: the output belongs to the program.
+//! The library starts this command in a process of its own, with all signals blocked. Nothing waits
+//! for it. If it fails, it writes nothing: the output belongs to the program.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -20,19 +20,20 @@ use crate::ledger::{Focus, Visitor};
 use crate::output::units::moment;
 use crate::recording::{self, Recording, plain};
 
-/// The end of the name of the file with the texts, after that of the trace without `.gz`.
+/// The suffix of the file with the texts, after the name of the trace without `.gz`.
 const SUFFIX: &str = ".autopsy";
-/// Time to ask the driver again, for frameworks that give back their cache first.
+/// Time before the trace is read again: meanwhile frameworks release their cache and ask the driver
+/// again.
 const SETTLES: Duration = Duration::from_millis(150);
-/// Seconds after which this process ends, whatever it does.
+/// Seconds after which this process ends in any case.
 const PATIENCE: u32 = 20;
-/// Bytes of earlier texts that are looked at: a process gets few of them.
+/// Bytes of earlier texts that are read: a process gets few of them.
 const EARLIER: u64 = 1 << 20;
 
-/// Explains the last request of a trace that was not met; [`Outcome::Found`] if there was something to say.
+/// Explains the last request of a trace that failed; [`Outcome::Found`] if a text was written.
 pub(super) fn main(trace: &Path) -> Outcome {
     let mask = std::ptr::null_mut();
-    // SAFETY: system calls with plain numbers and a set that is ours, for which zeros are valid.
+    // SAFETY: system calls with plain numbers and a local signal set, for which zeros are valid.
     unsafe {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         let none: libc::sigset_t = std::mem::zeroed();
@@ -48,7 +49,7 @@ pub(super) fn main(trace: &Path) -> Outcome {
 fn say(trace: &Path) -> Option<()> {
     let recording = settled(trace)?;
     let brief = Brief::of(&*recording, Focus::of(&*recording, None), None)?;
-    // One after the other: what was said before is not said again.
+    // Processes write one after the other; a text that was written before is not repeated.
     let mut file = texts_of(trace).ok()?;
     let mut earlier = String::new();
     (&file).take(EARLIER).read_to_string(&mut earlier).ok()?;
@@ -60,13 +61,14 @@ fn say(trace: &Path) -> Option<()> {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
     let head = format!("{}{end}", moment(now));
-    // The program may have closed its stderr, and the disk may be full: the other may still be read.
+    // The program may have closed its stderr, and the disk may be full: one of the two may still
+    // work.
     let kept = file.write_all(format!("{head}\n{text}\n").as_bytes());
     let said = io::stderr().write_all(text.as_bytes());
     (kept.is_ok() || said.is_ok()).then_some(())
 }
 
-/// The recording, once it is known whether a request that the driver refused was met after all.
+/// Opens the recording, once it shows if a refused request succeeded later.
 fn settled(trace: &Path) -> Option<Box<dyn Recording>> {
     let newest = recording::open_ring(trace).ok()?;
     let mut find = Shortages::last(None);
@@ -77,7 +79,7 @@ fn settled(trace: &Path) -> Option<Box<dyn Recording>> {
     brief::open(trace).ok()
 }
 
-/// The file beside a trace, locked: the next one waits until this process has ended.
+/// Opens the file beside a trace and locks it: the next process waits until this one has ended.
 fn texts_of(trace: &Path) -> io::Result<File> {
     let mut name = OsString::from(plain(trace));
     name.push(SUFFIX);
@@ -91,7 +93,7 @@ fn texts_of(trace: &Path) -> io::Result<File> {
     let meta = file.metadata()?;
     // SAFETY: it takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
-    // Another user may have put something there, in a folder that is shared.
+    // In a shared folder, another user may have created the file.
     if !meta.is_file() || meta.uid() != user {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }

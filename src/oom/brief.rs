@@ -1,5 +1,4 @@
-//! The last request that ran out of memory in at most twelve lines: for who reads the output of a run
-//! that failed.
+//! The last request that ran out of memory in at most twelve lines, for the output of a failed run.
 
 use std::path::Path;
 
@@ -26,13 +25,13 @@ const WIDTH: usize = 90;
 const INDENT: usize = 9;
 /// Letters of a function's name.
 const NAME: usize = 40;
-/// Stacks that are named which held memory.
+/// Number of stacks with most memory that are named.
 const HOLDERS: usize = 3;
-/// Owners that are named, as far as they fit one line.
+/// Number of owners that are named, if they fit one line.
 const KEEPERS: usize = 2;
 /// Events up to which the run is replayed: a dozen replays of more would take longer than a second.
 const REPLAYED: u64 = 400_000;
-/// Events up to which all are read; of a longer run those in the ring, with the live blocks and the
+/// Events up to which all are read. Of a longer run the ring is read, with the live blocks and the
 /// sums of the whole.
 const READ: u64 = 1_500_000;
 
@@ -40,14 +39,15 @@ const READ: u64 = 1_500_000;
 #[derive(Debug)]
 pub(super) struct Brief {
     lines: Vec<String>,
-    /// The name of the cause and the place that asked: another text of the same is not written.
+    /// The name of the cause and the place of the request: a text with the same key is not
+    /// repeated.
     pub key: String,
 }
 
 /// Opens a recording so that it is read within a second.
 ///
 /// # Errors
-/// Those of [`recording::open`].
+/// The errors of [`recording::open`].
 pub(super) fn open(path: &Path) -> Result<Box<dyn Recording>> {
     let newest = recording::open_ring(path)?;
     match newest.coverage().recorded > READ {
@@ -56,7 +56,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Recording>> {
     }
 }
 
-/// The sentence for a recording in which no request failed, as far as it tells.
+/// Returns the sentence for a recording in which no request failed, as far as it shows.
 pub(super) fn none(recording: &dyn Recording) -> String {
     let path = recording.path().display().to_string();
     let why = unread(recording).map_or(String::new(), |why| format!(" in what can be read: {why}"));
@@ -67,7 +67,8 @@ pub(super) fn none(recording: &dyn Recording) -> String {
 }
 
 impl Brief {
-    /// Explains the last request that failed and was not met soon after; `None` if there is none.
+    /// Explains the last request that failed and did not succeed soon after; `None` if there is
+    /// none.
     pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Option<Brief> {
         let last = Shortage::last(recording, focus);
         if last.is_empty() {
@@ -87,7 +88,7 @@ impl Brief {
         })
     }
 
-    /// The lines, each with its line feed.
+    /// Returns the lines, each with its line feed.
     pub fn text(&self) -> String {
         let mut text = self.lines.join("\n");
         text.push('\n');
@@ -105,7 +106,7 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
         let asked = words::asked(asker, &told.shortage);
         shown(&format!("gpushim: {rank}out of memory: {asked}{more}"))
     };
-    // With the function that called the asker, and the iteration, as far as all fits one line.
+    // The line has the caller of the function and the iteration, if all fits.
     let iteration = iteration.as_deref().unwrap_or_default();
     let heads = [head(WIDTH, iteration), head(0, iteration), head(0, "")];
     let whole = heads.iter().find(|whole| whole.chars().count() <= WIDTH);
@@ -113,7 +114,7 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
     let mut lines = cut_to_lines(whole.unwrap_or(shortest), WIDTH, 2);
     lines.extend(labelled("cause", &told.because, 4 - lines.len()));
     let holders = merged(told.held_by.iter().cloned());
-    // Who keeps it takes the place of the last one.
+    // The owner takes the place of the last holder.
     let number = HOLDERS - usize::from(!told.owners.is_empty());
     for (index, holder) in holders.iter().take(number).enumerate() {
         let label = if index == 0 { "held" } else { "" };
@@ -132,7 +133,7 @@ fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
     lines
 }
 
-/// A text after its label, in at most this many lines; none of an empty text.
+/// Returns a text after its label, in at most this many lines; none of an empty text.
 fn labelled(label: &str, text: &str, most: usize) -> Vec<String> {
     let label = format!("  {label:<0$}", INDENT - 2);
     let parts = match text.is_empty() {
@@ -147,7 +148,7 @@ fn labelled(label: &str, text: &str, most: usize) -> Vec<String> {
     parts.map(line).collect()
 }
 
-/// Who keeps most of what was live, in words; empty if that was not recorded.
+/// Names the owners of most live memory, in words; empty if that was not recorded.
 fn kept(told: &ExplainedShortage) -> String {
     let owners = told.owners.iter().take(KEEPERS).map(|one| {
         let share = percent(one.bytes as f64, told.shortage.live as f64);
@@ -170,7 +171,7 @@ fn kept(told: &ExplainedShortage) -> String {
     })
 }
 
-/// A stack that held memory: its bytes, its part, its blocks, its place.
+/// Describes a stack that held memory: its bytes, its part, its blocks, its place.
 fn held(holder: &Holder) -> String {
     let number = match holder.blocks {
         1 => "1 block".to_string(),
@@ -182,7 +183,7 @@ fn held(holder: &Holder) -> String {
     text + &place.unwrap_or_else(|| holder.label())
 }
 
-/// A call site in a line: its function, and the one that called it if there is room for both.
+/// Describes a call site in a line: its function, and the caller if there is room for both.
 fn place(site: &CallSite, room: usize) -> Option<String> {
     let named = |function: &Function| {
         let name = shortened(&function.name, NAME);
@@ -197,7 +198,7 @@ fn place(site: &CallSite, room: usize) -> Option<String> {
     Some(both.unwrap_or(function))
 }
 
-/// The memory of the device and of the allocator at that moment.
+/// Describes the memory of the device and of the allocator at the moment.
 fn had(told: &ExplainedShortage) -> String {
     let situation = &told.situation;
     let free = situation.free.map(|free| match situation.total {
@@ -213,11 +214,12 @@ fn had(told: &ExplainedShortage) -> String {
     parts.join("; ")
 }
 
-/// Allocators and amounts of memory that would have met it, or why they are not known.
+/// Names allocators and amounts of memory that would have served it, or the reason why they are
+/// unknown.
 fn fits(told: &ExplainedShortage) -> String {
     let fits = &told.explanation.fits;
     if told.explanation.by == Evidence::Figures {
-        // Of a request that is larger than the device there is nothing to try.
+        // For a request that is larger than the device, there is nothing to try.
         return match (fits.untold, told.situation.too_large()) {
             (_, Some(_)) => String::new(),
             (Some(why), _) => format!("not replayed: {why}"),

@@ -1,4 +1,4 @@
-//! Causes of a request that could not be met: things without which it would have been.
+//! Causes of a failed request: conditions without which it would have succeeded.
 
 use serde::Serialize;
 

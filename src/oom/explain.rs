@@ -1,4 +1,5 @@
-//! Why a request could not be met: the smallest set of things without which it would have been.
+//! The reason for a failed request: the smallest set of conditions without which it would have
+//! succeeded.
 
 use serde::Serialize;
 
@@ -11,7 +12,8 @@ use super::replayed::Replayed;
 use super::search::{Smallest, Without, World, smallest};
 use crate::recording::Recording;
 
-/// Things that are thought away together at most: by figures, and by replays, of which each takes a while.
+/// Conditions that are left out together at most: by figures, and by replays, each of which takes a
+/// while.
 const TOGETHER: [usize; 2] = [3, 2];
 
 /// The way in which causes were found.
@@ -40,7 +42,7 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// By the sums of the moment alone.
+    /// Finds the causes by the sums of the moment alone.
     pub(super) fn by_figures(situation: &Situation) -> Explanation {
         let found = match situation.is_met() {
             true => Smallest::default(),
@@ -49,7 +51,7 @@ impl Explanation {
         Explanation::new(situation, &found, Evidence::Figures, Fits::default())
     }
 
-    /// By replays of the recording, where it can be replayed; else by the sums.
+    /// Finds the causes by replays of the recording, if possible; else by the sums.
     pub(super) fn by_replay(
         recording: &dyn Recording,
         shortage: &Shortage,
@@ -88,12 +90,12 @@ impl Explanation {
         }
     }
 
-    /// The cause that is named first.
+    /// Returns the cause that is named first.
     pub fn cause(&self) -> Cause {
         self.causes.first().copied().unwrap_or(Cause::Unknown)
     }
 
-    /// The reason to believe it, for people.
+    /// Returns the reason to believe it, for people.
     pub fn why(&self) -> &'static str {
         let is_alone = matches!(
             self.cause(),
@@ -111,7 +113,7 @@ impl Explanation {
 }
 
 impl Situation {
-    /// Returns true if the memory that there was seems enough.
+    /// Returns true if the memory at the moment seems enough.
     fn is_met(&self) -> bool {
         self.fits(Without::NONE)
     }

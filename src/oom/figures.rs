@@ -1,5 +1,5 @@
-//! A moment at which a request could not be met, by its figures: what would have been enough, as far as
-//! sums can say.
+//! The figures of the moment of a failed request, and the memory that would have been enough, as
+//! far as sums show.
 
 use serde::Serialize;
 
@@ -7,12 +7,12 @@ use super::cause::{Cause, Place};
 use super::find::Cache;
 use super::search::{Candidate, Without, World};
 
-/// Memory below this part of the device that this process does not hold is what the driver and its contexts
-/// need,
+/// Part of the device (1/`DRIVER_PART`) for the driver and its contexts, up to `DRIVER_NEEDS`.
+/// Memory outside this process counts as other processes' only beyond it.
 const DRIVER_PART: u64 = 10;
-/// and this much of what it does not hold is theirs in any case, bytes.
+/// Highest number of bytes that count as the needs of the driver and its contexts.
 const DRIVER_NEEDS: u64 = 1 << 30;
-/// A framework takes more than was asked for, bytes: its cache grows by 2 MiB and more at a time.
+/// Bytes that a framework takes beyond a request: its cache grows by 2 MiB and more at a time.
 const MORE_THAN_ASKED: u64 = 32 << 20;
 
 /// The figures of the moment at which a request could not be met, in bytes of its device.
@@ -49,19 +49,19 @@ pub struct Situation {
 }
 
 impl Situation {
-    /// Free memory of the allocator itself, that does not wait.
+    /// Returns the free memory of the allocator itself that does not wait.
     pub fn cached(&self) -> u64 {
         self.cache
             .map_or(0, |cache| cache.cached().saturating_sub(cache.waiting))
     }
 
-    /// Memory of the device that this process does not hold.
+    /// Returns the memory of the device that this process does not hold.
     pub fn others(&self) -> Option<u64> {
         let used = self.total?.saturating_sub(self.free?);
         Some(used.saturating_sub(self.held))
     }
 
-    /// Bytes that iterations left behind.
+    /// Returns the bytes that iterations left behind.
     fn kept(&self) -> u64 {
         self.grows.map_or(0, |[kept, _]| kept)
     }
@@ -76,14 +76,14 @@ impl Situation {
             }
     }
 
-    /// Bytes that could still be got from the driver.
+    /// Returns the bytes that the driver could still provide.
     pub(super) fn room(&self, without: Without) -> u64 {
         let is_refused = self.has_framework_limit() && !without.has(Candidate::FrameworkLimit);
         if is_refused {
             return 0;
         }
         let unknown = match self.has_framework_limit() {
-            // That it was not asked is known.
+            // It is known that the device was not asked.
             true => self.size,
             false => 0,
         };
@@ -100,7 +100,7 @@ impl Situation {
         (self.total.unwrap_or(0) / DRIVER_PART).min(DRIVER_NEEDS)
     }
 
-    /// The most that one request can get, and whether that is `GPUSHIM_LIMIT`, if the request is larger.
+    /// Returns the bound on one request, if the request is larger: `GPUSHIM_LIMIT` or the device.
     pub fn too_large(&self) -> Option<Cause> {
         let (limit, total) = (self.limit, self.total.filter(|total| *total > 0));
         let by_limit = limit.is_some_and(|limit| total.is_none_or(|total| limit <= total));
@@ -108,15 +108,15 @@ impl Situation {
         (self.size > most).then_some(Cause::TooLarge { most, by_limit })
     }
 
-    /// Returns true if it is not known how much memory there was.
+    /// Returns true if the amount of memory is unknown.
     pub fn is_unknown(&self) -> bool {
         self.free.is_none() && self.cache.is_none()
     }
 
-    /// The cause where no set of things was enough.
+    /// Returns the cause if no set of conditions was enough.
     pub fn rest(&self) -> Cause {
         if self.is_unknown() || (self.free.is_none() && self.by_framework) {
-            // What the device had free may have been enough.
+            // The device's free memory may have been enough.
             return Cause::Unknown;
         }
         let there = self.room(Without::NONE).saturating_add(self.cached());
@@ -128,7 +128,7 @@ impl Situation {
         }
     }
 
-    /// A candidate as a cause, with its bytes.
+    /// Returns a candidate as a cause, with its bytes.
     pub(super) fn cause(&self, of: Candidate) -> Cause {
         let elsewhere = |bytes, place| Cause::CachedElsewhere { bytes, place };
         match of {

@@ -6,9 +6,10 @@ use crate::ledger::{Block, Focus, Held, LiveAt, Visitor, by_stack, walk};
 use crate::recording::Recording;
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
-/// The most requests that are examined, the first ones: each needs a map of its holders.
+/// Requests that are examined, the first ones: each needs a map of its holders.
 const MOST: usize = 16;
-/// The time within which the same thread must get about as much for the request to be met, ns.
+/// The time within which the same thread must get about the same amount for the request to count as
+/// served, ns.
 const SOON: u64 = 1_000_000_000;
 
 /// A request that could not be met.
@@ -70,30 +71,31 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Bytes held and not handed out.
+    /// Returns the bytes that are reserved and not allocated.
     pub fn cached(self) -> u64 {
         self.reserved.saturating_sub(self.allocated)
     }
 }
 
 impl Shortage {
-    /// All of a recording, the first ones.
+    /// Finds the first requests of a recording that failed.
     pub fn all(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
         let mut find = Shortages::new(focus.device);
         walk(recording, focus, &mut [&mut find]);
         Shortage::described(find.found, recording, focus)
     }
 
-    /// The last one that was not met soon after, in a list of one; empty if there is none.
+    /// Finds the last request that did not succeed soon after, in a list of one; empty if there is
+    /// none.
     pub fn last(recording: &dyn Recording, focus: Focus) -> Vec<Shortage> {
         let mut find = Shortages::last(focus.device);
-        // Blocks are of no interest here: the ledger's time is saved.
+        // Blocks are not needed here: the ledger's time is saved.
         (recording.events()).for_each(|record| find.event(&record));
         let last = find.found.into_iter().rfind(|one| !one.met_later);
         Shortage::described(last.into_iter().collect(), recording, focus)
     }
 
-    /// Adds who held the rest of the memory, and what a framework says of them.
+    /// Adds the holders of the rest of the memory, and the framework's own figures.
     fn described(
         mut found: Vec<Shortage>,
         recording: &dyn Recording,
@@ -117,9 +119,9 @@ impl Shortage {
         found
     }
 
-    /// Says which blocks were live then.
+    /// Sets the blocks that were live then.
     pub fn held_by(&mut self, recording: &dyn Recording, blocks: &[Block]) {
-        // Those of its device alone.
+        // Only blocks of its device.
         let is_there = |block: &&Block| {
             (self.device).is_none_or(|device| [device, Event::NO_DEVICE].contains(&block.device))
         };
@@ -129,7 +131,7 @@ impl Shortage {
         self.blocks = there().copied().collect();
     }
 
-    /// Adds what a framework says beside its events, and the stream.
+    /// Adds a framework's own figures, and the stream.
     pub fn as_told(&mut self, recording: &dyn Recording) {
         let record = Record {
             ticket: self.ticket,
@@ -149,14 +151,14 @@ impl Shortage {
 #[derive(Debug)]
 pub struct Shortages {
     device: Option<u8>,
-    /// The last ones are kept instead.
+    /// True if the last ones are kept instead.
     keeps_last: bool,
-    /// Those found so far.
+    /// Requests found up to now.
     pub found: Vec<Shortage>,
 }
 
 impl Shortages {
-    /// Of one device only, or of all.
+    /// Searches one device only, or all.
     pub fn new(device: Option<u8>) -> Shortages {
         Shortages {
             device,
@@ -175,8 +177,8 @@ impl Shortages {
 }
 
 impl Shortages {
-    /// Takes away the refusals that a framework's report follows on its thread: they are of the same request. What the
-    /// driver said of the device in the last of them; `None` if there is none.
+    /// Removes the refusals that a framework's report follows on its thread: they belong to the
+    /// same request. Returns the driver's free memory at the last of them; `None` if there is none.
     fn below(&mut self, event: &Event) -> Option<Option<[u64; 2]>> {
         let mut below = None;
         while let Some(last) = self.found.last()
@@ -239,7 +241,7 @@ impl Visitor for Shortages {
                 });
             }
             Kind::PoolState => {
-                // Of the shortage that it follows on its thread.
+                // The report belongs to the shortage before it on its thread.
                 let of = self
                     .found
                     .iter_mut()
@@ -254,7 +256,7 @@ impl Visitor for Shortages {
                 }
             }
             Kind::TensorAlloc | Kind::Alloc => {
-                // PyTorch announces what it was asked for. Others take what they then get.
+                // PyTorch announces the requested size. Others take the memory that they get later.
                 let is_met = |last: &Shortage| match event.kind {
                     Kind::Alloc => {
                         event.class.layer() == Layer::Device

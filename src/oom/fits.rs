@@ -1,5 +1,5 @@
-//! Allocators that would have met a request with the same memory, and the memory with which the same one
-//! would.
+//! Allocators that would have served a request with the same memory, and the memory for the
+//! recorded allocator.
 
 use serde::Serialize;
 
@@ -8,9 +8,9 @@ use super::search::Without;
 use crate::replay::Policy;
 use gpushim_alloc::Policy as Ours;
 
-/// Steps in which the least memory is looked for, bytes.
+/// Steps of the search for the least memory, bytes.
 const STEP: u64 = 2 << 20;
-/// The most tries for it.
+/// Highest number of tries.
 const TRIES: usize = 12;
 
 /// A try.
@@ -50,7 +50,7 @@ impl Fits {
         }
     }
 
-    /// Tries allocators on the run up to a request. The recorded one does not meet it.
+    /// Tries allocators on the run up to a request. The recorded one fails.
     pub(super) fn of(replayed: &Replayed<'_>, by_framework: bool) -> Fits {
         let memory = replayed.memory(Without::NONE);
         let recorded = Try {
@@ -81,20 +81,21 @@ impl Fits {
         }
     }
 
-    /// The other allocators that met it with the memory that there was.
+    /// Returns the other allocators that served it with the memory of the moment.
     pub fn others(&self) -> impl Iterator<Item = Policy> + '_ {
         let with_it = self.tries.iter().filter(|one| one.fits && !one.recorded);
         with_it.map(|one| one.policy)
     }
 
-    /// By how many bytes more the recorded allocator met it.
+    /// Returns the additional bytes with which the recorded allocator served it.
     pub fn more(&self) -> Option<u64> {
         let met = self.tries.iter().find(|one| one.fits && one.recorded)?;
         Some(met.memory.saturating_sub(self.memory))
     }
 }
 
-/// The least memory beyond `memory` bytes with which all requests are met, to within a step; `None` if it is not found.
+/// Returns the least memory beyond `memory` bytes with which all requests succeed, to within a
+/// step; `None` if it is not found.
 fn least(replayed: &Replayed<'_>, memory: u64) -> Option<u64> {
     let (mut few, mut enough) = (memory, None::<u64>);
     let mut more = replayed.requests.iter().last()?.bytes.max(STEP);

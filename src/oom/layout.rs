@@ -1,5 +1,5 @@
-//! What the layout of a framework's cache says of requests that could not be met, in recordings that have no word of its
-//! pools and streams: how much of its free memory they could not use.
+//! The free memory of a framework's cache that failed requests could not use, from the layout of
+//! the cache. It serves recordings that have no events of its pools and streams.
 
 use super::figures::Situation;
 use super::find::Shortage;
@@ -8,10 +8,11 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::Layer;
 
-/// Requests that are looked at: each takes several passes over the events, and later ones mostly have the same cause.
+/// Requests that are examined: each takes several passes over the events, and later ones mostly
+/// have the same cause.
 const LOOKED_AT: usize = 2;
 
-/// The room of a framework's cache at each of the first requests that it could not meet.
+/// Returns the room of a framework's cache at each of the first requests that it failed.
 pub(super) fn rooms(recording: &dyn Recording, shortages: &[Shortage]) -> Vec<Option<Room>> {
     let first = shortages.iter().filter(|one| one.by_framework);
     first
@@ -30,7 +31,7 @@ fn room(recording: &dyn Recording, one: &Shortage) -> Option<Room> {
     rooms.find(|room| room.device == one.device && room.reserved > 0)
 }
 
-/// Adds the rooms to what is known of the requests, and those of requests by other libraries.
+/// Adds the rooms to the situations, and the rooms of requests by other libraries.
 pub(super) fn tell(
     recording: &dyn Recording,
     shortages: &[Shortage],
@@ -55,7 +56,7 @@ pub(super) fn tell(
 
 fn of_room(room: &Room, by_framework: bool, situation: &mut Situation) {
     if !by_framework {
-        // What it would give back, and not the rest of segments that are in use.
+        // The cache would release this, and not the rest of segments in use.
         situation.in_framework = situation.in_framework.min(room.empty);
         return;
     }
@@ -63,9 +64,10 @@ fn of_room(room: &Room, by_framework: bool, situation: &mut Situation) {
     if let Some(cache) = &mut situation.cache {
         cache.largest_free = cache.largest_free.or(Some(room.largest_free));
     }
-    // PyTorch gives back what is empty before it gives up, except for that of pools which live on.
+    // PyTorch releases empty segments before a request fails, except in pools that are still in
+    // use.
     situation.in_other_pools = room.empty.min(cached);
-    // It would have used a piece that is large enough, if it were not another stream's.
+    // It would have used a large enough piece, unless the piece belongs to another stream.
     if room.largest_free >= situation.size && room.empty < situation.size {
         situation.on_other_streams = room.stuck.min(cached);
     }
@@ -80,7 +82,8 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A request for 45 GiB on a device of 80, where a framework holds 48 and has handed out 1.
+    /// Returns the causes for a request of 45 GiB on a device of 80. A framework holds 48 GiB and
+    /// has allocated 1.
     fn causes(empty: u64, largest_free: u64, stuck: u64) -> Vec<Cause> {
         let mut situation = Situation {
             size: 45 * GIB,

@@ -6,7 +6,7 @@ use super::find::Shortage;
 use crate::growth::Growth;
 use crate::recording::Recording;
 
-/// Blocks that iterations left behind and that were live when a request failed.
+/// Blocks that iterations left behind, live at the failed request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leak {
     /// Bytes of all of these blocks.
@@ -36,7 +36,7 @@ impl Leak {
         let mut by_stack = FxHashMap::<u32, u64>::default();
         for block in shortage.blocks.iter().filter(|block| !block.earlier) {
             let is_kept = match recording.frames(block.stack) {
-                // What was made before the iterations may have the same size.
+                // Blocks from before the iterations may have the same size.
                 0 => block.ns >= growth.steady_ns && sizes.contains(&block.size),
                 frames => stacks.contains(&frames),
             };

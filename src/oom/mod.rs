@@ -1,9 +1,10 @@
-//! Each request that ran out of memory: its size, the free memory, why it did not fit, the stacks that held the rest,
-//! and what would have helped.
+//! Each request that ran out of memory: its size, the free memory, the cause, the holders of the
+//! rest, and the remedies.
 //!
-//! [`Shortages`] finds the requests, `Situation` is what is known of the moment of each and [`Cause`]
-//! what follows from it, `Fits` what would have met it, [`OomReport`] is the text. `Brief` is the last
-//! request in a few lines, and `autopsy` says them while the process still runs.
+//! [`Shortages`] finds the requests. `Situation` has the figures of the moment, and [`Cause`] is
+//! the conclusion. `Fits` has the allocators and memory that would have served it. [`OomReport`] is
+//! the text. `Brief` is the last request in a few lines, and `autopsy` writes them while the
+//! process still runs.
 
 mod autopsy;
 mod brief;

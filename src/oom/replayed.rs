@@ -1,5 +1,4 @@
-//! The run up to a request that failed, served again: what is thought away is left out, and the request is
-//! met or not.
+//! The run up to a failed request, replayed without some conditions: the request succeeds or fails.
 
 use super::figures::Situation;
 use super::find::Shortage;
@@ -13,20 +12,20 @@ use crate::requests::{Changed, Op, Request, Requests};
 use gpushim_alloc::Policy as Ours;
 use gpushim_trace::Layer;
 
-/// Requests beyond which nothing is replayed: each replay takes about a microsecond for each.
+/// Requests beyond which nothing is replayed: a replay takes about a microsecond for each.
 const MOST: usize = 4_000_000;
-/// Requests beyond this size are not tried, bytes: no device has as much.
+/// Bytes beyond which a request is not tried: no device has as much.
 const LARGEST: u64 = 1 << 42;
-/// Blocks of a framework are multiples of this, bytes.
+/// Bytes that a framework's blocks are multiples of.
 const ROUNDING: u64 = 512;
 
-/// The run up to a request, that one included.
+/// The run up to a request, which is included.
 pub(super) struct Replayed<'a> {
     situation: &'a Situation,
     pub requests: Requests,
     /// The requests without the blocks that iterations left behind.
     without_leak: Option<Requests>,
-    /// The allocator that served it.
+    /// The allocator that served the recorded run.
     pub policy: Policy,
     /// Bytes that the allocator held.
     own: u64,
@@ -36,7 +35,7 @@ impl<'a> Replayed<'a> {
     /// Reads the requests up to the one that failed.
     ///
     /// # Errors
-    /// The run cannot be replayed, or a replay meets the request: why, for people.
+    /// The run cannot be replayed, or a replay serves the request: the reason, for people.
     pub fn of(
         recording: &dyn Recording,
         shortage: &Shortage,
@@ -90,7 +89,7 @@ impl<'a> Replayed<'a> {
             );
         }
         let reserved = situation.cache.map(|cache| cache.reserved);
-        // Memory of other kinds takes up some of the device, too.
+        // Memory of other kinds takes up part of the device, too.
         let is_all = !shortage.by_framework && requests.odd().not_pooled == 0;
         let replayed = Replayed {
             own: reserved.filter(|_| !is_all).unwrap_or(situation.held),
@@ -105,7 +104,7 @@ impl<'a> Replayed<'a> {
         Ok(replayed)
     }
 
-    /// Bytes that there were for the allocator.
+    /// Returns the bytes that the allocator could use.
     pub fn memory(&self, without: Without) -> u64 {
         let more = match without.has(Candidate::FrameworkCache) {
             true => self.situation.in_framework,
@@ -115,18 +114,18 @@ impl<'a> Replayed<'a> {
         self.own.saturating_add(room).saturating_add(more)
     }
 
-    /// Returns true if an allocator meets all requests with this much memory, bytes.
+    /// Returns true if an allocator serves all requests with this much memory, bytes.
     pub fn meets(&self, policy: Policy, memory: u64) -> bool {
         meets(&self.requests, policy, memory)
     }
 }
 
-/// The allocator that served a run.
+/// Returns the allocator that served a run.
 fn recorded(by_framework: bool, policy: Option<&str>) -> Policy {
     if by_framework {
         return Policy::Torch;
     }
-    // What is forwarded to the driver is in whole blocks.
+    // Requests that are forwarded to the driver are in whole blocks.
     match policy {
         Some("off") => Policy::Gpushim(Ours::Blocks),
         Some(name) => name.parse().unwrap_or(Policy::Gpushim(Ours::Vmm)),
@@ -143,8 +142,8 @@ fn meets(requests: &Requests, policy: Policy, memory: u64) -> bool {
     run(requests, &mut *allocator).out_of_memory == 0
 }
 
-/// Bytes that are live after the last request, blocks that streams still use included: no allocator needs
-/// less.
+/// Returns the live bytes after the last request, with blocks that streams still use: no allocator
+/// needs less.
 fn live(requests: &Requests) -> u64 {
     let mut live = 0_u64;
     for request in requests.iter() {

@@ -1,7 +1,7 @@
-//! The smallest set of things without which a request would have been met.
+//! The smallest set of conditions without which a request would have succeeded.
 
-/// Things that a request may have failed for, the most particular first: of sets of one size the first one
-/// is named.
+/// Possible reasons for a failed request, the most particular first. Of sets of one size, the first
+/// one is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Candidate {
     /// Blocks that iterations left behind.
@@ -12,7 +12,7 @@ pub(super) enum Candidate {
     Pools,
     /// Streams that have caches of their own.
     Streams,
-    /// The cache of a framework, of a request by another library.
+    /// The cache of a framework, for a request by another library.
     FrameworkCache,
     /// Free memory that lies in pieces.
     Pieces,
@@ -38,18 +38,19 @@ impl Candidate {
         Candidate::Others,
     ];
 
-    /// Returns true if free memory in one piece would do the same: then that need not be named, too.
+    /// Returns true if free memory in one piece would have the same effect: then it need not be
+    /// named, too.
     fn is_of_pieces(self) -> bool {
         matches!(self, Candidate::Pools | Candidate::Streams)
     }
 }
 
-/// A set of things that are thought away.
+/// A set of conditions that are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Without(u16);
 
 impl Without {
-    /// The set in which nothing is thought away.
+    /// The set in which nothing is left out.
     pub const NONE: Without = Without(0);
 
     /// Returns the set with one more.
@@ -69,26 +70,26 @@ impl Without {
     }
 }
 
-/// A world in which things can be thought away.
+/// A situation in which conditions can be left out.
 pub(super) trait World {
-    /// Returns true if thinking this away changes anything.
+    /// Returns true if leaving this out changes anything.
     fn has(&self, one: Candidate) -> bool;
 
-    /// Returns true if the request is met without these.
+    /// Returns true if the request succeeds without these.
     fn fits(&self, without: Without) -> bool;
 }
 
 /// The set that a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Smallest {
-    /// The set: without all of these together the request is met, without fewer it is not. Empty if no set
-    /// was found.
+    /// The set: without all of these together the request succeeds, without fewer it fails. Empty
+    /// if no set was found.
     pub set: Vec<Candidate>,
-    /// Others that would have been enough alone, where the set is a single one.
+    /// Others that would have been enough alone, if the set is a single one.
     pub instead: Vec<Candidate>,
 }
 
-/// Looks for the smallest set, of at most `most` things.
+/// Looks for the smallest set, of at most `most` conditions.
 pub(super) fn smallest(world: &dyn World, most: usize) -> Smallest {
     let there: Vec<Candidate> = Candidate::ALL
         .into_iter()
@@ -96,7 +97,7 @@ pub(super) fn smallest(world: &dyn World, most: usize) -> Smallest {
         .collect();
     let mut sets = vec![Without::NONE];
     for _ in 0..most {
-        // Each set of one more, in the order of preference.
+        // Each set extended by one, in the order of preference.
         let larger = sets.iter().flat_map(|set| {
             let last = set.all().last();
             let after = there
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use Candidate::{FrameworkLimit, Leak, Limit, Others, Pieces, Streams};
 
-    /// A request that lacks bytes, and what each thing would bring.
+    /// The bytes that a request lacks, and the bytes from leaving out each condition.
     struct Lacks(u64, Vec<(Candidate, u64)>);
 
     impl World for Lacks {
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(found(5, &[]), (vec![], vec![]));
     }
 
-    /// A limit is set on purpose: what wastes memory below it says more.
+    /// A limit is set on purpose: wasted memory below it is the better answer.
     #[test]
     fn limits_come_after_what_wastes_memory() {
         let all = [(FrameworkLimit, 9), (Limit, 9), (Pieces, 9)];

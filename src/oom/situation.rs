@@ -1,4 +1,4 @@
-//! What a recording says of the moments at which requests could not be met.
+//! The figures of the moments at which requests failed.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -14,13 +14,13 @@ use crate::recording::{Caching, Recording, Segment};
 use gpushim_config::size;
 use gpushim_trace::{Event, Kind, Layer, Record};
 
-/// Sums of a device at a moment, as far as the events up to it say, and what was there before the first of them, as far
-/// as those say.
+/// Sums of a device at a moment, from the events up to it. Each has the bytes from before the first
+/// event, as far as these events show.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// Held from the driver: now, and before.
+    /// Bytes held from the driver: now, and before the first event.
     held: [u64; 2],
-    /// A framework's, allocated and reserved.
+    /// A framework's own bytes, allocated and reserved.
     framework: Option<[u64; 2]>,
 }
 
@@ -36,8 +36,8 @@ impl Sums {
     }
 }
 
-/// The situations of requests that could not be met, in their order, given what iterations had left behind
-/// at each. Goes through the recording once more.
+/// Returns the situations of failed requests, in their order, with the blocks that iterations had
+/// left behind at each. Goes through the recording once more.
 pub(super) fn situations(
     recording: &dyn Recording,
     shortages: &[Shortage],
@@ -57,7 +57,7 @@ pub(super) fn situations(
     };
     let mut is_asked_below = false;
     let mut rooms = Vec::new();
-    // Both go through all events.
+    // Both tasks go through all events.
     thread::scope(|scope| {
         if recording.caching().is_none() {
             scope.spawn(|| rooms = layout::rooms(recording, shortages));
@@ -74,16 +74,16 @@ pub(super) fn situations(
     });
     let limit = recording.fact("GPUSHIM_LIMIT").and_then(|text| size(&text));
     let policy = recording.fact("GPUSHIM_POLICY");
-    // Events that are lost could have been the refusal.
+    // A lost event could have been the refusal.
     let coverage = recording.coverage();
     let is_whole = coverage.lost == 0 && coverage.torn == 0 && !coverage.wrapped;
     let told = shortages.iter().zip(leaks).zip(at);
     let told = told.map(|((one, leak), sums)| {
         let sums = sums.unwrap_or_default();
-        // What turned out later to have been there all the time.
+        // Memory that later events show to have been there all the time.
         let before = device_of(&account, one.device).map_or(0, |last| last.held[1]);
         let held = sums.held[0].saturating_add(before.saturating_sub(sums.held[1]));
-        // What a pool says of itself is of the moment, too.
+        // The pool's own figure is of the moment, too.
         let held = held.max(one.held.map_or(0, |cache| cache.reserved));
         let framework = sums.framework.filter(|_| !one.by_framework);
         Situation {
@@ -123,12 +123,12 @@ pub(super) fn situations(
 struct Pieces {
     /// Free bytes, and the largest free piece.
     free: FxHashMap<((u64, u64), u64), [u64; 2]>,
-    /// Bytes that the program had dropped and streams still used.
+    /// Bytes that the program had freed and streams still used.
     waiting: u64,
 }
 
 impl Pieces {
-    /// Looks at the segments, and at the blocks in them.
+    /// Adds up the free pieces between the blocks of each segment.
     fn of(recording: &dyn Recording, caching: &Caching, one: &Shortage) -> Pieces {
         let device = one.device.unwrap_or(Event::NO_DEVICE);
         let mut segments = SegmentsAt {
@@ -173,7 +173,7 @@ impl Pieces {
         pieces
     }
 
-    /// Adds it to what is known of a request on a stream.
+    /// Adds it to the situation of a request on a stream.
     fn tell(self, stream: u64, situation: &mut Situation) {
         let mut largest = None;
         for ((pool, of), [bytes, one]) in self.free {
@@ -198,13 +198,14 @@ struct SegmentsAt<'a> {
     ticket: u64,
     device: u8,
     caching: &'a Caching,
-    /// Bytes, and what they are for.
+    /// Sizes, and the use of each segment, by address.
     by_address: BTreeMap<u64, (u64, Segment)>,
     waiting: u64,
 }
 
 impl SegmentsAt<'_> {
-    /// What is held in one piece and for one use: begin, end, use. Ranges that grow were taken page by page.
+    /// Returns the ranges in one piece and for one use: begin, end, use. Expandable ranges were
+    /// taken page by page.
     fn ranges(&self) -> Vec<(u64, u64, Segment)> {
         let mut ranges: Vec<(u64, u64, Segment)> = Vec::new();
         for (address, (size, kind)) in &self.by_address {
@@ -219,7 +220,7 @@ impl SegmentsAt<'_> {
         ranges
     }
 
-    /// Takes away a part of what is held: of a range that grows, any part can go.
+    /// Removes a part of the held memory: of an expandable range, any part can be released.
     fn release(&mut self, address: u64, size: u64) {
         let end = address.saturating_add(size);
         let below = self.by_address.range(..end).next_back();
@@ -237,7 +238,7 @@ impl SegmentsAt<'_> {
         if old_end > end {
             self.by_address.insert(end, (old_end - end, kind));
         }
-        // What goes may span several that were taken.
+        // A release may span several reserved parts.
         if begin > address {
             self.release(address, begin - address);
         }

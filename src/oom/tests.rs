@@ -10,7 +10,7 @@ use crate::replay::planted::{Planted, PlantedBlock};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// The only request that failed.
+/// Returns the only request that failed.
 fn explained(run: &Planted) -> ExplainedShortage {
     let snapshot = run.snapshot();
     let mut names = snapshot.names();
@@ -23,7 +23,7 @@ fn take(run: &mut Planted, function: &str, bytes: u64) -> PlantedBlock {
     run.take(function, 0, bytes).expect("memory")
 }
 
-/// Steps of a loop, each of which leaves something behind, until all is full or they are over.
+/// Runs steps of a loop, each of which leaves memory behind, until all is full or they end.
 fn steps(run: &mut Planted, number: usize, keeps: u64, activation: u64) {
     for _ in 0..number {
         let Some(batch) = run.take("load_batch", 0, 24 * MIB) else {
@@ -42,7 +42,7 @@ fn steps(run: &mut Planted, number: usize, keeps: u64, activation: u64) {
 
 /// Fills the device with segments of 62 MiB, of each of which a small block is kept.
 fn pinned(run: &mut Planted, segments: usize) {
-    // One after the other, so that each pin gets a segment of its own.
+    // All are pinned before the rests are freed: each pin gets a segment of its own.
     let rests: Vec<_> = (0..segments).map(|_| run.pin(0, 62 * MIB)).collect();
     rests.into_iter().for_each(|rest| run.free(rest));
 }
@@ -112,7 +112,7 @@ fn blocks_that_wait_for_streams_are_the_cause_where_they_are_enough() {
     let bytes = 660 * MIB;
     assert_eq!(one.explanation.causes, [Cause::Waiting { bytes }]);
     assert!(one.advice[0].contains("Synchronise"), "{:?}", one.advice);
-    // The same blocks, which the program still has.
+    // The same blocks, still held by the program.
     let one = run(false);
     assert!(
         matches!(one.explanation.causes[..], [Cause::Full { .. }]),
@@ -144,7 +144,7 @@ fn caches_of_other_streams_are_the_cause_where_one_stream_would_fit() {
         "{one:#?}"
     );
     assert!(one.advice[0].contains("one stream"), "{:?}", one.advice);
-    // On one stream already; its pieces are too small.
+    // All is on one stream; its free pieces are too small.
     let one = run(0, 400 * MIB);
     assert!(
         matches!(one.explanation.causes[..], [Cause::Fragmentation { .. }]),
@@ -167,7 +167,7 @@ fn expandable_segments_are_advised_where_they_would_have_met_it() {
     let mut others = one.explanation.fits.others();
     let fits = others.any(|policy| policy.name() == "torch-expandable");
     assert_eq!(is_advised(&one), fits, "{one:#?}");
-    // A process that uses it all itself.
+    // A process that uses all memory itself.
     let mut run = Planted::new(GIB);
     take(&mut run, "load", 700 * MIB);
     assert!(run.take("forward", 0, 600 * MIB).is_none());

@@ -1,4 +1,4 @@
-//! Requests that could not be met, in words and figures.
+//! Requests that failed, in words and figures.
 
 use std::fmt;
 
@@ -25,10 +25,10 @@ use crate::output::units::{bytes, count, percent};
 use crate::recording::{CallSite, Names, Owned, Recording};
 use gpushim_trace::Layer;
 
-/// What handed out memory is called of which the recording has no blocks.
+/// Name of allocated memory of which the recording has no blocks.
 const NOT_IN_RECORDING: &str = "rounding, or made before the recording began";
 
-/// Requests that are explained by replays; those after them are mostly of the same cause.
+/// Requests that are explained by replays; later ones mostly have the same cause.
 const REPLAYED: usize = 2;
 
 /// What `gpushim oom` finds.
@@ -80,7 +80,7 @@ pub struct ExplainedShortage {
 }
 
 impl OomReport {
-    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    /// Analyses a recording; `given`, if set, is what the user said iterations begin with.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -118,8 +118,8 @@ impl OomReport {
         )
     }
 
-    /// Explains the requests that were found, with the iterations and the growth: the first `replayed` ones
-    /// by replays.
+    /// Explains the requests that were found, with the iterations and the growth: the first
+    /// `replayed` ones by replays.
     pub fn new(
         recording: &dyn Recording,
         subject: Subject,
@@ -182,23 +182,23 @@ impl OomReport {
 }
 
 impl ExplainedShortage {
-    /// The call site that the request failed for, as far as it is known: the one that left most behind, else
-    /// the one that held most.
+    /// Returns the call site that the request failed for, as far as it is known. It left most
+    /// memory behind, or else held most.
     pub fn site(&self) -> Option<&CallSite> {
         let mut holders = self.held_by.iter().map(|holder| &holder.who);
         let holder = holders.find(|site| site.function.is_some());
         self.left_by.as_ref().or(holder)
     }
 
-    /// Bytes that the allocator had handed out and no block of the recording accounts for: rounding, and blocks that
-    /// were made before the recording began; `None` if they are less than a part in fifty.
+    /// Returns the allocated bytes that no block of the recording explains: rounding, and blocks
+    /// made before the recording began. Returns `None` if they are less than a part in fifty.
     fn unknown(&self) -> Option<u64> {
         let allocated = self.situation.cache?.allocated;
         let unknown = allocated.checked_sub(self.shortage.live)?;
         (unknown > allocated / 50).then_some(unknown)
     }
 
-    /// Names the blocks that pin free memory, where that is the cause.
+    /// Names the blocks that pin free memory, if fragmentation is the cause.
     fn name_pins(&mut self, recording: &dyn Recording, names: &mut dyn Names) {
         let Cause::Fragmentation { of_framework, .. } = self.explanation.cause() else {
             return;

@@ -1,4 +1,4 @@
-//! A recording up to an event, if wanted without some of its blocks.
+//! A recording up to an event, optionally without some of its blocks.
 
 use rustc_hash::FxHashSet;
 
@@ -8,7 +8,7 @@ use gpushim_trace::{Record, Timeline};
 /// The events of a recording before one of them; all else is as in the whole.
 pub(super) struct Until<'a> {
     pub recording: &'a dyn Recording,
-    /// The event.
+    /// Place of the event among all.
     pub ticket: u64,
     /// The places of allocations that are left out; their blocks are live at the event.
     pub without: Option<&'a FxHashSet<u64>>,

@@ -1,4 +1,4 @@
-//! Causes in sentences, and what helps.
+//! Causes in sentences, and the advice against them.
 
 use super::cause::{Cause, Place};
 use super::explain::{Evidence, Explanation};
@@ -14,12 +14,12 @@ pub(super) struct Sentences<'a> {
     pub shortage: &'a Shortage,
     pub situation: &'a Situation,
     pub explanation: &'a Explanation,
-    /// The call site of most of what iterations left behind.
+    /// The call site of most blocks that iterations left behind.
     pub left_by: Option<&'a CallSite>,
 }
 
 impl Sentences<'_> {
-    /// The request and its cause, with its moment.
+    /// Returns the request and its cause, with its moment.
     pub fn verdict(&self, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
         let mut text = format!("Out of memory at {}", span(self.shortage.ns));
         if let Some(iteration) = iteration {
@@ -33,7 +33,7 @@ impl Sentences<'_> {
         )
     }
 
-    /// The causes, a sentence each.
+    /// Returns the causes, a sentence each.
     pub fn because(&self) -> String {
         let causes = self.explanation.causes.iter();
         let mut sentences: Vec<String> = causes.map(|cause| self.sentence(*cause)).collect();
@@ -46,7 +46,8 @@ impl Sentences<'_> {
         sentences.join(" ")
     }
 
-    /// The memory of the device and the allocator, and the way in which the cause was found; a line each.
+    /// Describes the memory of the device and the allocator, and the way in which the cause was
+    /// found; a line each.
     pub fn evidence(&self) -> Vec<String> {
         let mut lines = evidence(self.situation);
         lines.extend(tried(self.explanation));
@@ -54,7 +55,7 @@ impl Sentences<'_> {
         lines
     }
 
-    /// Advice against the cause, the best first.
+    /// Returns advice against the cause, the best first.
     pub fn advice(&self) -> Vec<String> {
         let advice = |cause| advice(cause, self.situation, &self.explanation.fits);
         self.explanation
@@ -83,7 +84,7 @@ impl Sentences<'_> {
     }
 }
 
-/// The request: `load train.py:8` asked for 2.0 GiB of gpu 0.
+/// Names the request: `load train.py:8` asked for 2.0 GiB of gpu 0.
 pub(super) fn asked(asking: Option<String>, shortage: &Shortage) -> String {
     let asking = asking.unwrap_or_else(|| match shortage.by_framework {
         true => "the framework".to_string(),
@@ -94,7 +95,7 @@ pub(super) fn asked(asking: Option<String>, shortage: &Shortage) -> String {
     format!("{asking} asked for {}{of}", bytes(shortage.size))
 }
 
-/// Other things without which the request would have been met, in one sentence.
+/// Names other conditions without which the request would have succeeded, in one sentence.
 fn instead(explanation: &Explanation) -> Option<String> {
     let names: Vec<&str> = explanation.instead.iter().map(|one| name(*one)).collect();
     let (last, rest) = names.split_last()?;
@@ -107,7 +108,7 @@ fn instead(explanation: &Explanation) -> Option<String> {
     })
 }
 
-/// A noun for a list of causes.
+/// Returns a noun for a list of causes.
 pub(super) fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::Growth { .. } => "the blocks that iterations left behind",
@@ -126,7 +127,7 @@ pub(super) fn name(cause: Cause) -> &'static str {
     }
 }
 
-/// What the device and the allocator had, one line each.
+/// Describes the memory of the device and the allocator, one line each.
 fn evidence(situation: &Situation) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(limit) = situation.limit {
@@ -283,7 +284,7 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
     }
 }
 
-/// What helps against the cause, the best first.
+/// Returns advice against the cause, the best first.
 fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
     let mut advice = Vec::new();
     let is_vmm = situation.policy.as_deref() == Some("vmm");
@@ -345,7 +346,7 @@ fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
     advice
 }
 
-/// What was tried, in one sentence; nothing if nothing was.
+/// Names the tries, in one sentence; nothing if there were none.
 fn tried(explanation: &Explanation) -> Option<String> {
     let fits = &explanation.fits;
     if let Some(why) = fits.untold {
@@ -385,7 +386,7 @@ fn tried(explanation: &Explanation) -> Option<String> {
     Some(text)
 }
 
-/// The blocks that pin free memory, in one sentence.
+/// Describes the blocks that pin free memory, in one sentence.
 pub(super) fn pinned(pins: usize, free: u64, by: Option<&CallSite>) -> String {
     let by = by.map_or(String::new(), |site| {
         format!(", the first of them by {}", site.in_a_sentence())

@@ -1,4 +1,4 @@
-//! What a subcommand answers, printed as text or serialised.
+//! Result of a subcommand, printed as text or serialised.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::Layer;
 
-/// What a subcommand answers of a recording, printed as text or serialised.
+/// Result of a subcommand for one recording, printed as text or serialised.
 pub trait Answer: Serialize {
     /// The name of the subcommand.
     const COMMAND: &'static str;
 
-    /// Whether something was found, for the exit code.
+    /// True if something was found, for the exit code.
     fn is_found(&self) -> bool;
 
     /// Writes it as text, at most `top` lines of each list.
@@ -36,18 +36,19 @@ impl<T: Answer> fmt::Display for Shown<'_, T> {
     }
 }
 
-/// Why a snapshot without a history tells nothing of what happened over time.
+/// Reason for which a snapshot without a history cannot show changes over time.
 pub const ONE_MOMENT: &str = "this snapshot holds one moment and has no history";
 
-/// What to do for a snapshot to have a history.
+/// Advice for a snapshot that has no history.
 pub const RECORD_HISTORY: &str = "torch.cuda.memory._record_memory_history(), called before the part to be examined, records a history";
 
-/// That a snapshot without a history does not tell something: `Whether memory grows`.
+/// Sentence that a snapshot without a history cannot answer a question: `Whether memory grows`.
 pub fn not_told(what: &str) -> String {
     format!("{what} cannot be told: {ONE_MOMENT}. {RECORD_HISTORY}.")
 }
 
-/// Why a recording cannot show that something never happened; `None` if it has all that happened.
+/// Reason for which a recording cannot show the absence of an event. `None` if the recording is
+/// complete.
 pub fn unread(recording: &dyn Recording) -> Option<&'static str> {
     let coverage = recording.coverage();
     if recording.is_one_moment() {
@@ -61,7 +62,7 @@ pub fn unread(recording: &dyn Recording) -> Option<&'static str> {
     }
 }
 
-/// That more was live at the peak of a run, bytes, than at the peak of the events that are left.
+/// Sentence that the peak of the run, in bytes, was higher than the peak of the remaining events.
 pub fn lost_peak_in_words(most: u64) -> String {
     format!(
         "That is the peak of what is left: {} were live at the peak of the run, of which no events are left.",

@@ -1,8 +1,9 @@
-//! What all JSON of the command begins with.
+//! Common beginning of all JSON output of the command.
 
 use serde::Serialize;
 
-/// The version of the JSON: it grows when a field changes its meaning or goes, not when one is added.
+/// The version of the JSON: it grows when a field changes its meaning or goes, not when one is
+/// added.
 pub const SCHEMA: u32 = 1;
 
 /// The answers of a subcommand as JSON, described by `docs/json.schema.json`.
@@ -18,14 +19,16 @@ pub struct Envelope<T, J = ()> {
 }
 
 impl<T> Envelope<T> {
-    /// Of a subcommand, whether something was found, as its exit code says, and one result for each recording.
+    /// Envelope of a subcommand with one result for each recording.
+    ///
+    /// `found` is true if something was found, as the exit code says.
     pub fn new(command: &'static str, found: bool, results: Vec<T>) -> Envelope<T> {
         Envelope::of_job(command, found, None, results)
     }
 }
 
 impl Envelope<()> {
-    /// What comes before the results and after them, for those that are written one by one.
+    /// Text before and text after the results, for results that are written one by one.
     ///
     /// # Errors
     /// Those of the serialiser.
@@ -36,11 +39,11 @@ impl Envelope<()> {
     }
 }
 
-/// What comes after the results.
+/// Text that follows the results.
 const END: &str = "]}";
 
 impl<T, J> Envelope<T, J> {
-    /// The same, with what the recordings are together.
+    /// Envelope of a subcommand with a result for all recordings together.
     pub fn of_job(
         command: &'static str,
         found: bool,

@@ -1,16 +1,18 @@
-//! Text from files as it may be shown: nothing in it can move the cursor, begin a line, turn the direction of
-//! writing or hide.
+//! Makes text from files safe to show.
 //!
-//! Names of programs, hosts and functions come from files of unknown origin. Every value from a file that is put into
-//! text for people goes through [`shown`]; what is printed goes through [`screen`] as a whole, which leaves line feeds,
-//! so that a value that was forgotten can do no more than begin a line.
+//! The result cannot move the cursor, begin a line, turn the direction of writing, or hide.
+//!
+//! Names of programs, hosts and functions come from files of unknown origin. Every value from a
+//! file in text for people goes through [`shown`]. The whole printed output goes through
+//! [`screen`], which keeps line feeds. A value that was not escaped with [`shown`] can therefore
+//! only begin a line.
 
 use std::fmt::Write;
 
 use super::style;
 
-/// A value in a line of text: letters that cannot be seen, or that change what is seen of others, as `\n`,
-/// `\t` and `\u{1b}`.
+/// A value in a line of text. Characters that are invisible or change the look of others become
+/// `\n`, `\t` or `\u{1b}`.
 pub fn shown(text: &str) -> String {
     escaped(text, |_| false)
 }
@@ -22,7 +24,7 @@ pub fn screen(text: &str) -> String {
     })
 }
 
-/// JSON whose texts have such letters as `\u001b`, which means the same.
+/// JSON in which such characters of texts are escaped as `\u001b`. The meaning is the same.
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -38,8 +40,10 @@ pub fn json(text: &str) -> String {
     out
 }
 
-/// Whether a letter cannot be seen or changes how others are seen: control characters (Unicode's class Cc),
-/// separators of lines and paragraphs, marks of direction, letters without width, fillers, tags.
+/// True if a character cannot be seen or changes the look of others.
+///
+/// Such are control characters (Unicode's class Cc), separators of lines and paragraphs, marks of
+/// direction, characters without width, fillers and tags.
 pub fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(
@@ -54,7 +58,7 @@ pub fn is_unseen(letter: char) -> bool {
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
                 | '\u{3164}'
-                // Noncharacters, of which some mark what is to be coloured.
+                // Noncharacters, of which some mark coloured parts.
                 | '\u{fdd0}'..='\u{fdef}'
                 | '\u{fe00}'..='\u{fe0f}'
                 | '\u{feff}'

@@ -1,4 +1,4 @@
-//! A stack that holds blocks, and the way to it.
+//! A stack that holds blocks, and its call path.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -49,7 +49,7 @@ impl Holder {
             bytes: held.bytes,
             per_iteration: None,
             share: held.bytes as f64 / whole.max(1) as f64,
-            // What was there when the recording began was made at a time that is not known.
+            // The time of allocation is not known for blocks from before the recording.
             oldest_ns: Some(held.oldest_ns).filter(|ns| *ns > 0),
             made_before: held.earlier,
         }
@@ -89,12 +89,12 @@ impl Holder {
         }
     }
 
-    /// The function, or what to say where no stack was recorded.
+    /// The function, or a label for blocks without a recorded stack.
     pub fn label(&self) -> String {
         self.who.function_or(no_stack(self.made_before))
     }
 
-    /// Writes the way from the allocation out to `main`, if it is known.
+    /// Writes the call path from the allocation out to `main`, if it is known.
     ///
     /// # Errors
     /// Those of the formatter.
@@ -135,14 +135,14 @@ impl Holder {
     }
 }
 
-/// Who keeps most of the blocks with a stack's way: of more than half of their bytes that were named.
+/// The owner of most blocks with a stack: of more than half of their bytes with a known owner.
 pub fn kept_by(recording: &dyn Recording, stack: u32) -> Option<Owned> {
     let owned = recording.owners().of_stack(recording, stack);
     let whole = owned.iter().map(|one| one.bytes).sum::<u64>();
     owned.into_iter().next().filter(|one| one.bytes > whole / 2)
 }
 
-/// What to say of blocks without a stack.
+/// Label of blocks without a stack.
 pub fn no_stack(made_before: bool) -> &'static str {
     match made_before {
         true => MADE_BEFORE,
@@ -150,7 +150,8 @@ pub fn no_stack(made_before: bool) -> &'static str {
     }
 }
 
-/// As [`labels`], of holders: blocks that were made before the recording began are called that.
+/// Labels of holders, as [`labels`] makes them. Blocks made before the recording have a label of
+/// their own.
 pub fn holder_labels<'a>(holders: impl IntoIterator<Item = &'a Holder>) -> Vec<String> {
     let holders: Vec<&Holder> = holders.into_iter().collect();
     let named = labels(holders.iter().map(|holder| &holder.who), no_stack(false));
@@ -163,8 +164,10 @@ pub fn holder_labels<'a>(holders: impl IntoIterator<Item = &'a Holder>) -> Vec<S
         .collect()
 }
 
-/// Rows of a table: holders that would look the same in all of their frames are one, with the sums of their blocks.
-/// Those with most bytes come first.
+/// Rows of a table. Holders whose frames all look the same become one row, with the sums of their
+/// blocks.
+///
+/// Rows with most bytes come first.
 pub fn merged(holders: impl IntoIterator<Item = Holder>) -> Vec<Holder> {
     let mut rows: Vec<Holder> = Vec::new();
     let mut places = FxHashMap::<Look, usize>::default();
@@ -185,26 +188,30 @@ pub fn merged(holders: impl IntoIterator<Item = Holder>) -> Vec<Holder> {
     rows
 }
 
-/// All that tells the row of a holder from others: its frames, what it calls and its ranges, as they are shown.
+/// Identity of a holder's row: its frames, the function it calls and its ranges, as they are shown.
 pub type Look = (bool, Vec<String>);
 
-/// What is left out of a way.
+/// Description of the frames that are left out of a call path.
 const BELOW: &str = "allocators, runtimes and interpreters";
-/// Frames that are shown of a way.
+/// Most frames of a call path that are shown.
 const WAY: usize = 30;
-/// Of those before the function responsible, how many are shown at the allocation, and how many next to it.
+/// Numbers of frames before the responsible function that are shown: at the allocation, and next to
+/// the function.
 const INNER: usize = 3;
 const OUTER: usize = 2;
-/// Letters of a frame.
+/// Most characters of a frame.
 const LETTERS: usize = 120;
 
-/// Where among its frames the function of a call site is.
+/// Index of a call site's function among its frames.
 fn place(who: &CallSite) -> Option<usize> {
     let function = who.function.as_ref()?;
     who.frames.iter().position(|frame| frame == function)
 }
 
-/// A frame in one line of a terminal: names with templates have hundreds of letters, and their place comes last.
+/// Shortens a frame to one line of a terminal.
+///
+/// Names with templates have hundreds of characters. Their place in the source comes last and is
+/// kept.
 fn shortened(line: &str) -> String {
     let (function, place) = line.rsplit_once("  ").unwrap_or((line, ""));
     match cut::to_letters(function, LETTERS) {
@@ -213,12 +220,14 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// How often a label may get another frame.
+/// Most frames that are added to a label.
 const TIMES: usize = 8;
 
-/// The functions of the rows of a table; where some would look the same, each with the frame in which they differ:
-/// `copy  train.py:12 ← Leaky.forward train.py:31` was called by `Leaky.forward`, `→` stands before what the function
-/// calls, and a range is in brackets.
+/// Labels of the rows of a table by function. Labels that would look the same get the frame in
+/// which they differ.
+///
+/// `copy  train.py:12 ← Leaky.forward train.py:31` was called by `Leaky.forward`. `→` stands before
+/// the callee, and a range is in brackets.
 pub fn labels<'a>(sites: impl IntoIterator<Item = &'a CallSite>, otherwise: &str) -> Vec<String> {
     let sites: Vec<&CallSite> = sites.into_iter().collect();
     let mut labels: Vec<String> = sites.iter().map(|who| who.function_or(otherwise)).collect();
@@ -251,7 +260,7 @@ pub fn labels<'a>(sites: impl IntoIterator<Item = &'a CallSite>, otherwise: &str
     labels
 }
 
-/// What tells call sites of the same function apart; empty texts if nothing does.
+/// Differences between call sites of the same function. The texts are empty if there are none.
 fn differences(group: &[&CallSite]) -> Vec<String> {
     let outer = |who: &CallSite, at: usize| -> Option<Function> {
         who.frames.get(place(who)? + 1 + at).cloned()

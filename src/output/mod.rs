@@ -1,5 +1,11 @@
-//! Shared by the output of all features: [`answer`] is what a subcommand answers and its subject, [`envelope`] its JSON, [`table`] aligns,
-//! [`units`] are numbers as people read them, [`style`] and [`wrap`] fit text to a terminal, and [`escape`] makes text from files safe to show.
+//! Code that the output of all features shares.
+//!
+//! - [`answer`] is the result of a subcommand and its subject.
+//! - [`envelope`] is its JSON.
+//! - [`table`] aligns columns.
+//! - [`units`] formats numbers for people.
+//! - [`style`] and [`wrap`] fit text to a terminal.
+//! - [`escape`] makes text from files safe to show.
 
 pub mod answer;
 pub mod envelope;

@@ -16,8 +16,8 @@ use gpushim_trace::{Class, Kept};
 const STATE: &str = "state of ";
 
 /// Sums up blocks by their owners, those with most bytes first. The parameters of a model are one
-/// row, and so are its buffers, its gradients and its optimizer's state. Blocks without an owner are
-/// in no row.
+/// row, and so are its buffers, its gradients and its optimizer's state. Blocks without an owner
+/// are in no row.
 pub fn owned<'a>(
     recording: &dyn Recording,
     blocks: impl IntoIterator<Item = &'a Block>,
@@ -156,7 +156,7 @@ pub fn row(owner: &Owner) -> String {
     }
 }
 
-/// Writes a table of the first rows, and what no walk named of `whole`, bytes.
+/// Writes a table of the first rows, and the bytes of `whole` that no walk named.
 ///
 /// # Errors
 /// Those of the formatter.

@@ -1,35 +1,37 @@
 //! Colours, and the width of lines, where the output is a terminal.
 //!
-//! What is printed is put together as plain text, in which noncharacters of Unicode mark what is to be coloured:
-//! [`marked`] puts them there only if [`set`] was told to, and [`painted`] turns them into the terminal's own
-//! sequences. Text from files cannot have them: [`shown`](super::escape::shown) escapes them as it does other letters that
-//! cannot be seen.
+//! Output is built as plain text. Noncharacters of Unicode mark its coloured parts. [`marked`] adds
+//! the marks only if [`set`] enabled colours, and [`painted`] replaces them with the terminal's
+//! sequences.
+//!
+//! Text from files cannot contain marks: [`shown`](super::escape::shown) escapes them as it does
+//! other characters that cannot be seen.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// What a part of a text is.
+/// Meaning of a part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Headings of sections and tables.
     Heading,
-    /// What is wrong.
+    /// Error, damage or failure.
     Bad,
-    /// What may be wrong, or could be better.
+    /// Possible error, or possible improvement.
     Warn,
-    /// What helps, or is right.
+    /// Advice, or a correct state.
     Good,
-    /// What matters less.
+    /// Text of less importance.
     Dim,
 }
 
-/// Letters of a line where the output is no terminal, and at most where it is one.
+/// Characters of a line where the output is no terminal, and at most where it is one.
 pub const WIDTH: usize = 110;
 /// No line is made shorter than this, however narrow the terminal is.
 const NARROWEST: usize = 40;
 
-/// The first mark, and the one that ends what any other began.
+/// The first mark, and the mark that ends any other.
 const FIRST: u32 = 0xfdd0;
 const END: char = '\u{fddf}';
 
@@ -79,7 +81,7 @@ pub fn set(is_coloured: bool, columns: Option<usize>) {
     COLUMNS.store(columns.unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Whether standard output gets colours.
+/// True if standard output gets colours.
 pub fn is_coloured() -> bool {
     IS_COLOURED.load(Ordering::Relaxed)
 }
@@ -92,17 +94,17 @@ pub fn columns() -> Option<usize> {
     }
 }
 
-/// Letters of a line of sentences.
+/// Characters of a line of sentences.
 pub fn line() -> usize {
     columns().map_or(WIDTH, |columns| columns.clamp(NARROWEST, WIDTH))
 }
 
-/// Letters of a row of a table: all that the terminal has.
+/// Characters of a row of a table: all that the terminal has.
 pub fn row() -> usize {
     columns().map_or(WIDTH, |columns| columns.max(NARROWEST))
 }
 
-/// A text, which is part of what is printed on standard output, in a style.
+/// Marks a text of standard output with a style.
 pub fn marked(style: Style, text: &str) -> String {
     match is_coloured() && !text.is_empty() {
         true => format!("{}{text}{END}", style.mark()),
@@ -119,7 +121,7 @@ pub fn verdict(is_found: bool, text: &str) -> String {
     marked(style, text)
 }
 
-/// Whether a letter is one of the marks.
+/// True if a character is one of the marks.
 pub fn is_mark(letter: char) -> bool {
     letter == END || Style::of(letter).is_some()
 }
@@ -147,7 +149,7 @@ pub fn painted(text: &str) -> String {
     out
 }
 
-/// Letters of a text as they are seen: without marks.
+/// Visible characters of a text: without marks.
 pub fn letters(text: &str) -> usize {
     text.chars().filter(|letter| !is_mark(*letter)).count()
 }

@@ -6,15 +6,16 @@ pub use super::escape::shown;
 use super::style::{self, Style, marked};
 use super::wrap::paragraph;
 
-/// Letters of a last column that is broken between words; where there is less room, it stays as it is.
+/// Fewest characters of a last column that is broken between words. With less room it is kept as it
+/// is.
 const NARROWEST: usize = 16;
 
 /// The alignment of a cell in its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// Column of words, aligned left.
     Left,
-    /// Figures.
+    /// Column of figures, aligned right.
     Right,
 }
 
@@ -43,15 +44,16 @@ impl Table {
             .push(cells.iter().map(|cell| shown(cell)).collect());
     }
 
-    /// Whether it has no rows.
+    /// True if the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 }
 
 impl fmt::Display for Table {
-    /// Two spaces between columns, none at the end of a line. On a terminal that is too narrow the words of the last
-    /// column go on below it.
+    /// Two spaces between columns, none at the end of a line.
+    ///
+    /// On a terminal that is too narrow, the words of the last column continue below it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headings: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
         let lines = || std::iter::once(&headings).chain(&self.rows);

@@ -29,7 +29,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A time span.
+/// A time span with its unit.
 pub fn span(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

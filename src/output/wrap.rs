@@ -5,7 +5,7 @@ use super::style::letters;
 /// Words that a line needs to be taken for a sentence.
 const WORDS: usize = 6;
 
-/// Lines of at most `width` letters, broken between words; a longer word has a line of its own.
+/// Lines of at most `width` characters, broken between words; a longer word has a line of its own.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -20,8 +20,9 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text after a label, in lines of at most `width` letters of which those after the first begin below the first
-/// one's text. Ends with a line feed.
+/// A text after a label, in lines of at most `width` characters.
+///
+/// Later lines begin below the first one's text. The result ends with a line feed.
 pub fn paragraph(label: &str, text: &str, width: usize) -> String {
     let indent = letters(label);
     let mut out = String::new();
@@ -54,8 +55,10 @@ pub fn cut_to_lines(text: &str, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// A whole output for a terminal of `columns` columns: lines that are sentences and do not fit are broken between words, at most
-/// `width` letters long; tables and what has no words stay as they are.
+/// Fits a whole output to a terminal of `columns` columns.
+///
+/// Lines that are sentences and do not fit are broken between words, at most `width` characters
+/// long. Tables and lines without words are kept.
 pub fn fitted(text: &str, columns: usize, width: usize) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.split_inclusive('\n') {
@@ -80,7 +83,7 @@ pub fn fitted(text: &str, columns: usize, width: usize) -> String {
     out
 }
 
-/// Whether a line is of words, and not of cells of a table, which are two spaces apart.
+/// True if a line consists of words. Cells of a table are two spaces apart.
 fn is_sentence(text: &str) -> bool {
     !text.contains("  ") && text.split(' ').count() >= WORDS
 }

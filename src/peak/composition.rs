@@ -1,7 +1,8 @@
-//! What was live at the peak of a training: parameters, gradients, optimizer state, activations, temporaries.
+//! Live memory at the peak of a training by use: parameters, gradients, optimizer state,
+//! activations, temporaries.
 //!
-//! Blocks are classified by the times of their allocation and free. NVTX ranges, or else the allocating functions, tell
-//! forward, backward and the optimizer apart.
+//! Blocks are classified by the times of their allocation and free. NVTX ranges, or else the
+//! allocating functions, distinguish forward, backward and the optimizer.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -54,7 +55,7 @@ impl Category {
         Category::Unknown,
     ];
 
-    /// Returns the category of a block that was judged by its life, given in which way it is kept.
+    /// Returns the category of a block by its life and by its owner's way to keep it.
     fn of_owner(self, kept: Option<Kept>) -> Category {
         match kept {
             Some(Kept::Parameter | Kept::Buffer) => Category::Parameters,
@@ -68,7 +69,7 @@ impl Category {
         }
     }
 
-    /// Returns true if its life alone says what a block is for, given in which way it is kept.
+    /// Returns true if the category of a block rests on its life alone, and not on its owner.
     fn rests_on_life(self, kept: Option<Kept>) -> bool {
         match self {
             Category::Activations => kept != Some(Kept::Graph),
@@ -78,7 +79,7 @@ impl Category {
         }
     }
 
-    /// For people.
+    /// Returns the name for people.
     pub const fn name(self) -> &'static str {
         match self {
             Category::Parameters => "parameters",
@@ -105,18 +106,18 @@ pub struct Part {
     pub blocks: u64,
 }
 
-/// What was live, by what it was for.
+/// Live memory, summed up by its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
-    /// Those categories that occur, in their order.
+    /// The categories that occur, in their order.
     pub parts: Vec<Part>,
-    /// Whether it rests on iterations that are sure, or on the phases of a single pass.
+    /// True if it rests on certain iterations, or on the phases of a single pass.
     pub sure: bool,
 }
 
-/// Judges the blocks that were live at the moment of a journal. Owners tell, where they were
-/// recorded, else the times of allocation and free. `None` where nothing can be told of any. A run
-/// without sure iterations may be a single pass.
+/// Judges the blocks that were live at the moment of a journal, by their owners if recorded, else
+/// by the times of allocation and free. Returns `None` if no block can be judged. A run without
+/// certain iterations may be a single pass.
 pub fn composition(
     recording: &dyn Recording,
     names: &mut dyn Names,
@@ -144,7 +145,7 @@ pub fn composition(
             }
             by_life |= category.rests_on_life(kept);
         }
-        // Names do not make sure what the other blocks' lives only suggest.
+        // The judgement of the other blocks by their lives stays uncertain, even with names.
         sure |= !by_life;
     }
     let part = |category| {
@@ -168,7 +169,8 @@ pub fn composition(
     is_told.then_some(Composition { parts, sure })
 }
 
-/// Judges blocks by the times of their allocation and free. Also whether that is sure.
+/// Judges blocks by the times of their allocation and free; the flag is true if the judgement is
+/// certain.
 fn by_lives(
     recording: &dyn Recording,
     names: &mut dyn Names,
@@ -180,13 +182,13 @@ fn by_lives(
     let mut phases = phase::Phases::new(recording, names);
     let intervals = Intervals::of(entries, &mut phases);
     let is_sure = iterations.is_some_and(|all| all.certainty.sure);
-    // Without sure iterations, the phases of all that happened tell what blocks are for.
+    // Without certain iterations, the phases of the whole recording show the use of blocks.
     let whole = !is_sure && journal.is_all() && !intervals.all.is_empty();
     let starts = match whole {
         true => Vec::new(),
         false => iterations?.starts.clone(),
     };
-    // When the blocks that were live then were freed.
+    // The free of each block that was live at the moment.
     let freed: FxHashMap<u64, u64> = entries
         .iter()
         .rev()
@@ -229,11 +231,11 @@ fn by_lives(
 }
 
 struct Judge<'a, 'b> {
-    /// Whether all allocations can be read.
+    /// True if all allocations can be read.
     is_whole: bool,
-    /// Where each iteration begins, and the last one ends.
+    /// Beginnings of the iterations, and the end of the last one.
     starts: Vec<Start>,
-    /// Whether what lives on to the end of the journal lives through a whole iteration.
+    /// True if blocks that are live at the end of the journal live through a whole iteration.
     sees_end: bool,
     journal: &'a Journal,
     intervals: &'a Intervals,
@@ -241,7 +243,7 @@ struct Judge<'a, 'b> {
 }
 
 impl Judge<'_, '_> {
-    /// The phase in which a block was made.
+    /// Returns the phase in which a block was made.
     fn phase(&mut self, block: &Block) -> Option<Phase> {
         let by_range = self.phases.of_ranges(block.stack);
         let by_stack = by_range.or_else(|| self.phases.of_frames(block.stack));
@@ -265,7 +267,7 @@ impl Judge<'_, '_> {
                     _ => Category::Gradients,
                 }
             }
-            // What was there before and stays.
+            // Memory that was there before and stays.
             (_, None) if block.earlier && self.is_whole => Category::Parameters,
             (_, Some(freed)) if block.earlier && within(freed) == Some(Phase::Optimizer) => {
                 Category::Gradients
@@ -273,7 +275,7 @@ impl Judge<'_, '_> {
             (_, None) if !intervals.has_begun(Phase::Forward, block.ticket) && !block.earlier => {
                 Category::Parameters
             }
-            // What the pass keeps for a backward pass that is still to come.
+            // Memory that the pass keeps for a backward pass to come.
             (Some(Phase::Forward), None) if backward.is_none() => Category::Activations,
             (_, None) => Category::Unknown,
             (_, Some(freed)) => match backward {
@@ -295,7 +297,7 @@ impl Judge<'_, '_> {
             return match phase {
                 Some(Phase::Optimizer) => Category::OptimizerState,
                 Some(Phase::Backward) => Category::Gradients,
-                // Of older blocks it is not known what came before them.
+                // The phases before older blocks are unknown.
                 _ if (self.is_whole || block.ticket > 0) && self.is_before_all(block) => {
                     Category::Parameters
                 }
@@ -324,7 +326,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Whether a block lives through a whole iteration, the one that it came in aside.
+    /// Returns true if a block lives through a whole iteration after the one that made it.
     fn stays(&self, block: &Block, freed: Option<u64>) -> bool {
         let begun = |ticket: u64| self.starts.partition_point(|start| start.ticket <= ticket);
         let came = begun(block.ticket);
@@ -340,8 +342,9 @@ impl Judge<'_, '_> {
     }
 }
 
-/// Where only allocations tell the phases, the end of backward is not known: of what it made and seems to outlive
-/// it, gradients are those that have the size of a parameter each, the longest-lived first.
+/// Finds gradients if only allocations show the phases, so that the end of backward is unknown.
+/// Some blocks made in backward seem to outlive it. The longest-lived ones with the size of a
+/// parameter each are gradients.
 fn match_gradients(judged: &mut [(Block, Option<u64>, Category)]) {
     let mut sizes = FxHashMap::<u64, u64>::default();
     for (block, _, category) in judged.iter() {
@@ -367,7 +370,7 @@ fn match_gradients(judged: &mut [(Block, Option<u64>, Category)]) {
 }
 
 impl Part {
-    /// Its share of the whole, 0 to 1.
+    /// Returns its share of the whole, 0 to 1.
     pub fn share(&self, whole: u64) -> f64 {
         self.bytes as f64 / whole.max(1) as f64
     }

@@ -26,7 +26,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// Analyses a moment.
+    /// Analyses one moment of a run.
     pub fn at(recording: &dyn Recording, focus: Focus, moment: Moment) -> Peak {
         let mut find = Find {
             moment,
@@ -47,7 +47,8 @@ impl Peak {
         Peak::of(recording, (ns, ticket), &live.into_blocks())
     }
 
-    /// Of the blocks that were live at a moment: ns since the start, and the place of the first event after it.
+    /// Groups the blocks that were live at a moment: ns since the start, and the place of the first
+    /// event after it.
     pub fn of(recording: &dyn Recording, (ns, ticket): (u64, u64), live: &[Block]) -> Peak {
         Peak {
             ns,
@@ -65,9 +66,10 @@ impl Peak {
 /// Finds the moment: its time, and the place of the first event after it.
 struct Find {
     moment: Moment,
-    /// Bytes more than were there at the beginning in blocks of which only the end is known.
+    /// Live bytes minus the initial bytes of older blocks of which only the end is known. It may be
+    /// negative.
     now: i128,
-    /// `None` before the first event.
+    /// The highest level; `None` before the first event.
     highest: Option<i128>,
     passed: bool,
     at: (u64, u64),
@@ -79,7 +81,7 @@ impl Visitor for Find {
         self.last = (record.ns, record.ticket);
         match self.moment {
             Moment::Peak if self.highest.is_none() => {
-                // What is older comes before the first event.
+                // Older memory was there before the first event.
                 (self.at, self.highest) = (self.last, Some(self.now));
             }
             Moment::Ns(ns) if !self.passed && record.ns > ns => {

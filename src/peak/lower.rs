@@ -1,12 +1,12 @@
-//! What lowers a peak, by what most of it is for.
+//! Advice that lowers a peak, by the use of most of it.
 
 use super::composition::{Category, Composition};
 
-/// Of a smaller part of the peak nothing is said: another one is not much smaller.
+/// Least share of a part for which there is advice: without it, the peak is not much lower.
 const LEAST_SHARE: f64 = 1.0 / 3.0;
 
-/// What would make the largest part of a peak of `whole` bytes smaller, as a sentence without its end; `None` if no part
-/// stands out, or it is not sure what it is for.
+/// Returns advice that makes the largest part of a peak of `whole` bytes smaller, as a sentence
+/// without its end. Returns `None` if no part is large enough, or its use is not certain.
 pub fn to_lower(composition: Option<&Composition>, whole: u64) -> Option<&'static str> {
     let sure = composition.filter(|composition| composition.sure)?;
     let largest = sure.parts.iter().max_by_key(|part| part.bytes)?;
@@ -66,7 +66,7 @@ mod tests {
     fn what_is_not_known_has_none() {
         let training = [(Category::Parameters, 40), (Category::Activations, 60)];
         assert_eq!(told(&training, false, 100), "");
-        // Of a peak of which most is not known.
+        // A peak of mostly unknown use.
         assert_eq!(told(&training, true, 1000), "");
         assert_eq!(told(&[(Category::Unknown, 100)], true, 100), "");
         assert_eq!(to_lower(None, 100), None);

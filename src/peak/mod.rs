@@ -1,7 +1,7 @@
 //! The stacks that held memory at the peak, or at another moment, and its composition.
 //!
-//! [`Peak`] finds the blocks by stack, [`composition`] sorts them into parameters, gradients and so on, and
-//! [`PeakReport`] is the table.
+//! [`Peak`] finds the blocks by stack, [`composition`] sorts them into parameters, gradients and so
+//! on, and [`PeakReport`] is the table.
 
 mod composition;
 mod find;

@@ -180,7 +180,7 @@ impl Answer for PeakReport {
     }
 }
 
-/// Of a number of rows that are not shown.
+/// Returns the number of rows that are not shown, in words.
 pub fn others(number: usize) -> String {
     match number {
         1 => "1 other".to_string(),
@@ -188,7 +188,7 @@ pub fn others(number: usize) -> String {
     }
 }
 
-/// What was live was for what, the most first; `sure`: whether that is sure.
+/// Returns the uses of live memory in words, the largest first; `sure` is true if they are certain.
 pub fn parts_in_words(parts: &[Part], sure: Option<bool>, whole: u64) -> String {
     let mut parts = parts.to_vec();
     parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));

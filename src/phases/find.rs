@@ -1,4 +1,5 @@
-//! Memory by phase of a program: its ranges, by NVTX or as PyTorch announced them, and its iterations.
+//! Memory by phase of a program: its ranges, by NVTX or as PyTorch announced them, and its
+//! iterations.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ use crate::loops::{Iterations, without_numbers};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Record};
 
-/// The name of the phase that an iteration without a range of its own is.
+/// The name of the phase of an iteration without a range of its own.
 pub const ITERATION: &str = "iteration";
-/// The most names of phases.
+/// Highest number of names of phases.
 const NAMES: usize = 1 << 12;
-/// The most ranges that are open at once and may end in any order; more are not followed.
+/// Highest number of ranges that are open at once and may end in any order; more are not followed.
 const STARTED: usize = 64;
 
 /// What happened between the beginnings and ends of the ranges of one name.
@@ -62,7 +63,7 @@ impl Phase {
             recording,
             // Ranges of other threads lie beside these.
             thread: busiest(recording),
-            // What may as well be a layer is no phase of the run.
+            // An uncertain iteration may be a layer, which is no phase of the run.
             iterations: iterations.filter(|all| !all.are_ranges() && all.certainty.sure),
             names: FxHashMap::default(),
             open: Vec::new(),
@@ -91,7 +92,7 @@ impl Phase {
     }
 }
 
-/// The thread that announced most ranges.
+/// Returns the thread that announced most ranges.
 pub(crate) fn busiest(recording: &dyn Recording) -> Option<u32> {
     let mut threads = FxHashMap::<u32, u64>::default();
     for record in recording
@@ -106,11 +107,11 @@ pub(crate) fn busiest(recording: &dyn Recording) -> Option<u32> {
     most.map(|(thread, _)| thread)
 }
 
-/// A phase that is open.
+/// A phase that has not ended.
 struct Open {
-    /// Its place among all.
+    /// Number of the phase in `all`.
     phase: usize,
-    /// Its first event.
+    /// Place of its first event.
     ticket: u64,
     ns: u64,
     entry: i128,
@@ -130,11 +131,12 @@ struct Phases<'a> {
     open: Vec<Open>,
     /// Ranges that may end on another thread or in another order, by their numbers.
     started: BTreeMap<u64, Open>,
-    /// The iteration and its number. It lies beside the ranges: where it was found to begin may be within one.
+    /// The iteration and its number. It lies beside the ranges: its beginning may be within one.
     iteration: Option<(usize, Open)>,
-    /// Bytes that are live more than were at the beginning in blocks of which only the end is known.
+    /// Live bytes minus the initial bytes of older blocks of which only the end is known. It may be
+    /// negative.
     now: i128,
-    /// Bytes of those blocks.
+    /// Bytes of these older blocks, added when they end or after the last event.
     unseen: i128,
     last_ns: u64,
     all: Vec<Phase>,
@@ -153,7 +155,7 @@ impl Phases<'_> {
         })
     }
 
-    /// The phase of a range, by the id of its name.
+    /// Returns the phase of a range, by the id of its name.
     fn of_name(&mut self, id: u64, depth: usize) -> usize {
         match self.names.get(&id) {
             Some(phase) => *phase,
@@ -181,7 +183,7 @@ impl Phases<'_> {
         }
     }
 
-    /// All open phases.
+    /// Returns all open phases.
     fn all_open(&mut self) -> impl Iterator<Item = &mut Open> {
         let iteration = self.iteration.as_mut().map(|(_, open)| open);
         let ranges = self.open.iter_mut().chain(self.started.values_mut());
@@ -229,7 +231,7 @@ impl Visitor for Phases<'_> {
             Kind::RangeStart if self.started.len() < STARTED => {
                 let phase = self.of_name(event.address, depth);
                 let open = self.begin(phase, record);
-                // One that never ended ends where its number comes again.
+                // A range that never ended ends when its number begins again.
                 if let Some(before) = self.started.insert(event.size, open) {
                     self.end(before, record.ns);
                 }

@@ -1,4 +1,4 @@
-//! What each range that the program announced (NVTX), and each iteration, allocates, keeps and frees.
+//! Memory that each announced range (NVTX) and each iteration allocates, keeps and frees.
 //!
 //! [`Phase`] finds it, [`PhasesReport`] is the table.
 

@@ -1,4 +1,4 @@
-//! What each phase does with memory, as a table.
+//! The use of memory by each phase, as a table.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// Analyses a recording, if given by what the user set that its iterations begin with.
+    /// Analyses a recording; `given`, if set, is what the user said iterations begin with.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,

@@ -1,4 +1,5 @@
-//! What lies beside a compressed trace, its spool and its symbols: put beside the copy that is read.
+//! Companions of a compressed trace, its spool and its symbols, copied beside the copy that is
+//! read.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,13 +13,14 @@ use crate::error::{Context, Result};
 use crate::whole::folder_of;
 use gpushim_trace::regular::open_companion;
 
-/// What comes after the name of a trace in the names of its companions, before a number.
+/// Words after the name of a trace in the names of its companions, before a number.
 const COMPANIONS: [&str; 2] = ["spool", "symbols"];
-/// Such endings of files that are not needed to read the trace.
+/// Words in the names of files that are not needed to read the trace.
 const OTHERS: [&str; 2] = ["summary", "autopsy"];
 
-/// Puts the companions of a compressed trace beside its copy: of `run.trace.gz`, `run.trace.spool`, `run.trace.spool.1`
-/// and so on, and `run.trace.symbols`, each also compressed. What is wrong with them, sentences that name the files.
+/// Puts the companions of a compressed trace beside its copy: of `run.trace.gz`, `run.trace.spool`,
+/// `run.trace.spool.1` and so on, and `run.trace.symbols`. Each may also be compressed. Returns the
+/// problems, sentences that name the files.
 pub(super) fn bring(trace: &Path, copy: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     for (path, suffix) in companions(trace) {
@@ -34,8 +36,8 @@ pub(super) fn bring(trace: &Path, copy: &Path) -> Vec<String> {
     problems
 }
 
-/// The companions of a trace, each with what comes after the name of the trace, without `.gz`; of one that is there
-/// both ways the plain file.
+/// Finds the companions of a trace, each with its suffix after the name of the trace, without
+/// `.gz`. If a companion exists plain and compressed, the plain file is taken.
 fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
     let trace = plain(trace);
     let entries = std::fs::read_dir(folder_of(&trace));
@@ -56,7 +58,8 @@ fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The trace, without `.gz`, that a file is a companion, the summary or the autopsy of by its name.
+/// Returns the trace, without `.gz`, of a file that is its companion, summary or autopsy by its
+/// name.
 pub fn trace_of(path: &Path) -> Option<PathBuf> {
     let path = plain(path);
     let name = path.file_name()?.to_str()?;
@@ -69,7 +72,7 @@ pub fn trace_of(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// What comes after the name of a trace and a dot in the name of a companion of it.
+/// Returns the suffix of a companion's name after the name of the trace and a dot.
 fn suffix(path: &Path, trace: &OsStr) -> Option<String> {
     let path = plain(path);
     let name = path.file_name()?.as_encoded_bytes();
@@ -80,7 +83,7 @@ fn suffix(path: &Path, trace: &OsStr) -> Option<String> {
     is_one.then(|| rest.to_string())
 }
 
-/// Unpacks a companion to a path, or puts a link there; what is damaged in it.
+/// Unpacks a companion to a path, or puts a link there. Returns the damage in it.
 fn brought(path: &Path, trace: &Path, to: &Path) -> Result<Option<String>> {
     let (file, meta) = open_companion(path, trace).context("cannot be read")?;
     if path.extension().is_some_and(|extension| extension == "gz") {
@@ -92,7 +95,7 @@ fn brought(path: &Path, trace: &Path, to: &Path) -> Result<Option<String>> {
         symlink(path.canonicalize()?, to)?;
         return Ok(None);
     }
-    // A link to a file of another user would not be believed.
+    // The reader would not trust a link to a file of another user.
     let most = meta.len().saturating_add(1);
     copied(file, &mut File::create_new(to)?, most)
 }

@@ -1,9 +1,9 @@
-//! Of a stack, the function that a user would change.
+//! The function of a stack that a user would change.
 
 use super::Frame;
 use crate::symbols::{Kind, Symbol};
 
-/// The functions of a stack, innermost first.
+/// Returns the functions of a stack, innermost first.
 pub fn calls(stack: &[Frame]) -> impl Iterator<Item = &Symbol> {
     stack.iter().flat_map(|frame| match frame {
         Frame::Call(symbols) => &symbols[..],
@@ -11,7 +11,7 @@ pub fn calls(stack: &[Frame]) -> impl Iterator<Item = &Symbol> {
     })
 }
 
-/// The names of the ranges that a stack says were open, innermost first.
+/// Returns the names of the open ranges of a stack, innermost first.
 pub fn ranges(stack: &[Frame]) -> Vec<String> {
     let name = |frame: &Frame| match frame {
         Frame::Range(name) => Some(name.clone()),
@@ -20,8 +20,8 @@ pub fn ranges(stack: &[Frame]) -> Vec<String> {
     stack.iter().filter_map(name).collect()
 }
 
-/// The function responsible for a stack: the innermost of those that are nearest to the user, Python's before native
-/// ones. `None` for a stack without frames.
+/// Returns the function responsible for a stack: the innermost of the functions nearest to the
+/// user, Python's before native ones. Returns `None` for a stack without frames.
 pub fn blame(stack: &[Frame]) -> Option<&Symbol> {
     calls(stack).min_by_key(|symbol| (symbol.origin(), symbol.kind != Kind::Python))
 }
@@ -97,7 +97,7 @@ mod tests {
         );
         // The body of a file calls everything.
         assert_eq!(site(&[&copy, &file]).in_a_sentence(), "`copy train.py`");
-        // Nothing of the user's own: a library, or else what there is.
+        // Without a function of the user: a library, or else any function.
         let library = site(&[&operator, &linear, &wrapped]);
         assert_eq!(
             (library.in_a_sentence().as_str(), library.place()),

@@ -26,7 +26,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Of a symbol.
+    /// Takes the names of a symbol.
     pub fn of(symbol: &Symbol) -> Function {
         let is_known = symbol.kind != Kind::Unknown;
         Function {
@@ -41,7 +41,7 @@ impl Function {
         }
     }
 
-    /// Where it is, without folders: `train.py:31`; empty if that is not known.
+    /// Returns its file and line without folders: `train.py:31`; empty if they are unknown.
     pub fn place(&self) -> String {
         match (&self.file, self.line, &self.module) {
             _ if self.kind == Kind::Unknown => String::new(),
@@ -51,12 +51,12 @@ impl Function {
         }
     }
 
-    /// It in a column: `Leaky.forward  train.py:31`.
+    /// Returns it for a column: `Leaky.forward  train.py:31`.
     pub fn label(&self) -> String {
         self.with_place("  ")
     }
 
-    /// It in a sentence: `Leaky.forward train.py:31`.
+    /// Returns it for a sentence: `Leaky.forward train.py:31`.
     pub fn in_a_sentence(&self) -> String {
         self.with_place(" ")
     }
@@ -68,7 +68,7 @@ impl Function {
         }
     }
 
-    /// Whether it is the body of a file, which is called by nothing of interest.
+    /// Returns true if it is the body of a file, whose callers do not matter.
     fn is_file(&self) -> bool {
         self.name == "<module>"
     }
@@ -98,12 +98,12 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// The call site of a stack id.
+    /// Finds the call site of a stack id.
     pub fn of(names: &mut dyn Names, stack: u32) -> CallSite {
         CallSite::new(&names.stack(stack))
     }
 
-    /// The call site of a stack.
+    /// Finds the call site of a stack.
     pub fn new(stack: &[Frame]) -> CallSite {
         let blamed = blame(stack);
         let is_own = blamed.is_some_and(|symbol| symbol.origin() == Origin::Own);
@@ -132,19 +132,19 @@ impl CallSite {
         }
     }
 
-    /// The first function of the user's own code, if the stack has any.
+    /// Returns the first function of the user's own code, if the stack has any.
     pub fn place(&self) -> Option<&Function> {
         self.function.as_ref().filter(|_| self.is_own)
     }
 
-    /// The function in a column, or what to say where no stack was recorded.
+    /// Returns the function for a column, or `otherwise` if no stack was recorded.
     pub fn function_or(&self, otherwise: &str) -> String {
         let function = self.function.as_ref();
         function.map_or_else(|| otherwise.to_string(), Function::label)
     }
 
-    /// The function and where it was called from: `copy train.py:12, called by Leaky.forward train.py:31`. `None`
-    /// where no stack was recorded.
+    /// Returns the function and its caller: `copy train.py:12, called by Leaky.forward
+    /// train.py:31`. Returns `None` if no stack was recorded.
     pub fn with_caller(&self) -> Option<String> {
         let caller = self.called_by.as_ref();
         let by = caller.map(|caller| format!(", called by {}", caller.in_a_sentence()));
@@ -152,8 +152,8 @@ impl CallSite {
         Some(format!("{function}{}", by.unwrap_or_default()))
     }
 
-    /// The function in a sentence, and where it was called from: `copy train.py:12` (called by `Leaky.forward
-    /// train.py:31`).
+    /// Returns the function in a sentence, with its caller: `copy train.py:12` (called by
+    /// `Leaky.forward train.py:31`).
     pub fn in_a_sentence(&self) -> String {
         let Some(function) = &self.function else {
             return "an allocation without a recorded stack".to_string();

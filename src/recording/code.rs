@@ -1,4 +1,4 @@
-//! The code that a trace speaks of, and its names.
+//! The code of a trace's stacks, and its names.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
 use gpushim_trace::Trace;
 use gpushim_trace::perf_map::PerfMap;
 
-/// Modules that are believed, which is more than a writer has room for.
+/// Highest number of modules, more than a writer has room for.
 const MODULES: usize = 10_000;
 
 /// Modules, names of code in no file, and every return address of a trace's stacks.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// The loaded modules.
+    /// Modules that the process loaded.
     pub modules: Vec<Module>,
     /// Names of code in no file.
     pub jit: Vec<Jit>,
@@ -25,7 +25,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code that the stacks of a trace contain.
+    /// Collects the code of the stacks of a trace.
     pub fn of(trace: &Trace) -> Code {
         let addresses: FxHashSet<u64> = trace.return_addresses().collect();
         let mut addresses: Vec<u64> = addresses.into_iter().collect();
@@ -43,7 +43,7 @@ impl Code {
                 generation: u32::try_from(module.generation).unwrap_or(u32::MAX),
             })
             .collect();
-        // By their beginnings, with the farthest end of those that begin no later.
+        // Beginnings in their order, each with the farthest end of modules that begin no later.
         let mut ends: Vec<(u64, u64)> = modules.iter().map(|one| (one.begin, one.end)).collect();
         ends.sort_unstable();
         let mut farthest = 0;
@@ -51,7 +51,7 @@ impl Code {
             farthest = farthest.max(*end);
             *end = farthest;
         }
-        // What has a generation is in a module.
+        // An address with a generation is in a module.
         let in_module = |address: &u64| {
             let begun = ends.partition_point(|(begin, _)| begin <= address);
             let last = begun.checked_sub(1).and_then(|last| ends.get(last));
@@ -66,7 +66,7 @@ impl Code {
         }
     }
 
-    /// Names the code: from files of this machine, and from the symbols packed beside the trace.
+    /// Names the code, from files of this machine, and from the symbols packed beside the trace.
     pub fn symbolizer(&self, trace: &Path, options: Options) -> Symbolizer {
         let (bundle, problems) = Bundle::open(trace);
         let options = Options {
@@ -78,17 +78,17 @@ impl Code {
     }
 }
 
-/// The names of code in no file: what the trace has of them, and for what the process did not get to write
-/// there the perf map, if it is still on this machine.
+/// Returns the names of code in no file. They are from the trace, and for names that the process
+/// did not write there, from the perf map on this machine.
 fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
-    // A return address is after its call, which may be the last thing of its function.
+    // A return address is after its call, which may be the last instruction of its function.
     let calls = addresses.iter().map(|address| address.saturating_sub(1));
     let mut names: Vec<(u64, Option<String>)> =
         calls.map(|call| (call, trace.jit_name(call))).collect();
     let missing = names.iter().filter(|(_, name)| name.is_none());
     let missing: Vec<u64> = missing.map(|(call, _)| *call).collect();
     if !missing.is_empty() {
-        // Without it there are no names; that is all.
+        // Without the map, these names are unknown.
         let found = map_of(trace).and_then(|mut map| map.find(&missing, true).ok());
         let mut found = found.unwrap_or_default();
         for (call, name) in names.iter_mut().filter(|(_, name)| name.is_none()) {
@@ -105,8 +105,11 @@ fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
     names.into_iter().filter_map(jit).collect()
 }
 
-/// The perf map that the process of a trace wrote: on this host, of the trace's owner, written after the trace
-/// began, and not made by another process after it ended.
+/// Returns the perf map that the process of a trace wrote. It must be:
+///
+/// - on this host, of the trace's owner
+/// - written after the trace began
+/// - not created by another process after this one ended
 fn map_of(trace: &Trace) -> Option<PerfMap> {
     let pid: u32 = trace.fact("pid")?.parse().ok()?;
     if trace.fact("host")? != host()? {
@@ -117,14 +120,14 @@ fn map_of(trace: &Trace) -> Option<PerfMap> {
     let of_map = map.metadata()?;
     let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(trace.header().wall_ns);
     let is_older = of_map.modified().ok()? < began;
-    // The time of a file that is mapped is written now and then only.
+    // The time of a mapped file is written only now and then.
     let last = of_trace.modified().ok()?.checked_add(LATE)?;
     let is_later = of_map.created().is_ok_and(|created| created > last);
     (!is_older && !is_later).then_some(map)
 }
 
-/// How long after a trace was last written, by the time of its file, its process may still have begun a perf
-/// map.
+/// Time after the last write of a trace, by its file, within which its process may have created a
+/// perf map.
 const LATE: Duration = Duration::from_secs(60);
 
 fn host() -> Option<String> {

@@ -1,5 +1,5 @@
-//! Copies of files that are compressed or come on standard input: with zeros as holes, and limited in proportion to the
-//! bytes of the file.
+//! Copies of files that are compressed or read from standard input: with zeros as holes, and
+//! limited in proportion to the bytes of the file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Result, failed};
 
-/// The most that is copied, bytes. Traces are mostly zeros, which gzip makes a thousandth of, and take no room on disk.
+/// Highest number of copied bytes. Traces are mostly zeros: gzip packs them to a thousandth, and
+/// they take no room on disk.
 pub(super) const MOST: u64 = 64 << 30;
-/// Bytes other than zeros that may come of each byte of a compressed file, and of any file.
+/// Bytes other than zeros for each byte of a compressed file; `LEAST` are allowed for any file.
 const RATIO: u64 = 64;
 const LEAST: u64 = 4 << 20;
-/// Bytes that are copied at once.
+/// Number of bytes of one read.
 const CHUNK: usize = 64 << 10;
 
-/// The path of a compressed file without its `.gz`.
+/// Returns the path of a compressed file without its `.gz`.
 pub fn plain(path: &Path) -> PathBuf {
     match path.extension() {
         Some(extension) if extension == "gz" => path.with_extension(""),
@@ -23,13 +24,14 @@ pub fn plain(path: &Path) -> PathBuf {
     }
 }
 
-/// The most bytes other than zeros that may come of a compressed file.
+/// Returns the highest number of bytes other than zeros that a compressed file may contain.
 pub fn most(file: &File) -> u64 {
     let length = file.metadata().map_or(0, |meta| meta.len());
     length.saturating_mul(RATIO).saturating_add(LEAST)
 }
 
-/// Copies, zeros as holes. What is damaged further on is a problem, what comes before it is copied.
+/// Copies, zeros as holes. Damage in the input is returned as a problem; the data before it is
+/// copied.
 pub(super) fn copied(mut input: impl Read, copy: &mut File, most: u64) -> Result<Option<String>> {
     let mut chunk = vec![0; CHUNK];
     let (mut all, mut filled) = (0_u64, 0_u64);

@@ -1,8 +1,10 @@
-//! Logs that have a line for each request: a header that names the columns, then `alloc,0x7f…,512,…`.
+//! Logs that have a line for each request: a header that names the columns, then
+//! `alloc,0x7f…,512,…`.
 //!
-//! The file, plain or gzip, is read once, and its events are kept if they are few enough ([`KEPT`]). Of a longer one each
-//! pass reads the file anew, so that memory grows with the live blocks and not with the length of the log. A line that
-//! makes no sense is named and left out, and costs nothing else.
+//! The file, plain or gzip, is read once, and its events are kept if they are few enough
+//! ([`KEPT`]). If there are more, each pass reads the file anew: memory grows with the live blocks,
+//! not with the length of the log. A malformed line is named and left out; the other lines are
+//! read.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -24,13 +26,13 @@ pub(super) use number::decimal;
 use reader::Reader;
 use row::{By, Row};
 
-/// The most events that are kept, 40 bytes each.
+/// Highest number of events that are kept, 40 bytes each.
 const KEPT: usize = 1 << 22;
 
-/// The columns of a request, in the order of [`Dialect::columns`].
+/// Number of columns of a request, in the order of [`Dialect::columns`].
 pub(super) const COLUMNS: usize = 6;
 
-/// The operation.
+/// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Alloc,
@@ -38,25 +40,26 @@ pub(super) enum Action {
     Failure,
 }
 
-/// How one sort of log is written.
+/// Format of a sort of log.
 #[derive(Debug)]
 pub(super) struct Dialect {
-    /// The name of the format.
+    /// The name of the format, for people.
     pub format: &'static str,
     /// Names of the columns of action, address, bytes, stream, thread and time.
     pub columns: [&'static str; COLUMNS],
     /// The words for the operations.
     pub actions: &'static [(&'static str, Action)],
-    /// A time of the log, ns.
+    /// Parses a time of the log; ns.
     pub time: fn(&[u8]) -> Option<u64>,
-    /// After how many ns times begin again, if they do.
+    /// Period in ns after which times begin again, if they do.
     pub wraps: Option<u64>,
-    /// What `-` or nothing as a stream means: memory that knows none. Everything else is stream-ordered.
+    /// The class of memory without a stream, which is `-` or empty. All other memory is
+    /// stream-ordered.
     pub without_stream: Class,
 }
 
 impl Dialect {
-    /// Whether a line is the header of such a log.
+    /// Returns true if a line is the header of such a log.
     pub(super) fn is_header(&self, line: &str) -> bool {
         // The column of threads is optional.
         let needed = self.columns.iter().enumerate().filter(|(at, _)| *at != 4);
@@ -73,7 +76,7 @@ impl Dialect {
     }
 }
 
-/// A log that was opened.
+/// An open log with a line for each request.
 #[derive(Debug)]
 pub struct LineLog {
     path: PathBuf,
@@ -83,9 +86,9 @@ pub struct LineLog {
     events: u64,
     /// All events, unless they are too many.
     rows: Option<Vec<Row>>,
-    /// Streams and threads of those.
+    /// Streams and threads of these events.
     by: Vec<By>,
-    /// Whether each event is an allocation, or the free of one.
+    /// True if each event is an allocation, or the free of one.
     is_plain: bool,
     problems: Vec<String>,
 }

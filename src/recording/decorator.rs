@@ -1,4 +1,4 @@
-//! Recordings that stand before another one.
+//! Recordings that wrap another one.
 
 use std::path::Path;
 use std::sync::Arc;

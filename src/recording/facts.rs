@@ -1,11 +1,11 @@
-//! Facts about a process that are more than a text.
+//! Facts about a process that have a structure.
 
 /// A GPU, from the fact `gpu.N`: `NVIDIA H100 80GB HBM3, 85017755648 bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// The name of the model.
+    /// Name of the GPU's model.
     pub name: String,
-    /// Its memory, bytes.
+    /// Size of its memory, bytes.
     pub bytes: u64,
 }
 
@@ -19,7 +19,7 @@ impl Gpu {
         })
     }
 
-    /// The ordinal that the key of a fact names; `None` if it is not the fact of a GPU.
+    /// Returns the ordinal in the key of a fact; `None` if it is not the fact of a GPU.
     pub fn ordinal(key: &str) -> Option<&str> {
         key.strip_prefix("gpu.")
     }

@@ -1,7 +1,7 @@
-//! A recorded run, of any format: what the analyses read.
+//! A recorded run of any format, which the analyses read.
 //!
-//! Everything that can be opened comes to the same events, those of [`gpushim_trace`], in the order of
-//! their times; each pass reads them anew, so that memory does not grow with the length of a run.
+//! Every format gives the same events, of [`gpushim_trace`], in the order of their times. Each pass
+//! reads them anew, so that memory does not grow with the length of a run.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -72,7 +72,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Of a recording that has all of its events.
+    /// Describes a recording that has all of its events.
     pub fn complete(events: u64) -> Coverage {
         Coverage {
             recorded: events,
@@ -85,120 +85,123 @@ impl Coverage {
 /// One element of a stack, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A call: the function, after those that the compiler put into it.
+    /// A call: the function, after the functions that the compiler inlined into it.
     Call(Rc<[Symbol]>),
     /// A range that was open on the thread.
     Range(String),
 }
 
-/// An allocation or a free of memory that a pool of the driver or ours serves.
+/// An allocation or a free that a pool serves, of the driver or the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberedRequest {
-    /// Whether the block comes back.
+    /// True if the block is freed.
     pub is_free: bool,
-    /// The number of the block, in the order of allocation, from 0 without gaps; of a block of no bytes it says nothing.
+    /// The number of the block, in the order of allocation, from 0 without gaps. It has no meaning
+    /// for a block of 0 bytes.
     pub block: u32,
-    /// Bytes asked for, of a free those of its allocation.
+    /// Bytes requested; of a free, the bytes of its allocation.
     pub bytes: u64,
     /// The handle of the stream it is ordered on; `None` for the `cudaMalloc` family.
     pub stream: Option<u64>,
-    /// The thread.
+    /// Number of the thread that made it.
     pub thread: u32,
     /// Ns since the start of the recording.
     pub ns: u64,
 }
 
-/// A run.
+/// A recorded run, of any format.
 pub trait Recording: Send + Sync {
-    /// The file.
+    /// Returns the path of the file.
     fn path(&self) -> &Path;
 
-    /// What it is, for people: `gpushim trace 2.1`.
+    /// Returns the name of the format, for people: `gpushim trace 2.1`.
     fn format(&self) -> String;
 
-    /// Wall clock at the start, ns since 1970; 0 if unknown.
+    /// Returns the wall clock at the start, ns since 1970; 0 if unknown.
     fn wall_ns(&self) -> u64;
 
-    /// Facts about the process, keys and values in their order; a key may come several times.
+    /// Returns facts about the process, keys and values in their order; a key may occur several
+    /// times.
     fn facts(&self) -> Vec<(String, String)>;
 
-    /// What is damaged or missing, each a sentence that names the place.
+    /// Returns the damaged or missing parts, each as a sentence that names the place.
     fn problems(&self) -> Vec<String>;
 
-    /// How complete it is.
+    /// Returns the completeness of the events.
     fn coverage(&self) -> Coverage;
 
-    /// The events, in the order of time.
+    /// Returns the events, in the order of time.
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_>;
 
-    /// What was live at the end, if the recording says so apart from its events; the oldest first. It
-    /// has blocks whose allocations can no longer be read.
+    /// Returns the blocks that were live at the end, the oldest first, if the recording has them
+    /// apart from its events. They include blocks whose allocations can no longer be read.
     fn live(&self) -> Option<Vec<LiveBlock>>;
 
-    /// Bytes asked for and live at the end, of a layer on a device, where [`Recording::live`] lacks some of the
-    /// blocks and sums of them are kept all the same.
+    /// Returns the requested bytes live at the end, of a layer on a device. It has them if
+    /// [`Recording::live`] lacks some of the blocks and sums of them are kept.
     fn live_bytes(&self, _: Layer, _: u8) -> Option<u64> {
         None
     }
 
-    /// How memory went over the whole run, even where events are lost.
+    /// Returns the course of memory over the whole run, even if events are lost.
     fn timeline(&self) -> Timeline;
 
-    /// The text of an id: the name of a range, a mark, a thread.
+    /// Returns the text of an id: the name of a range, a mark, a thread.
     fn text(&self, id: u64) -> Option<String>;
 
-    /// The names of the ranges that a stack id says were open, innermost first.
+    /// Returns the names of the open ranges of a stack id, innermost first.
     fn open_ranges(&self, stack: u32) -> Vec<String> {
         ranges(&self.names().stack(stack))
     }
 
-    /// A number that stacks of the same frames have in common, whatever ranges were open; 0 for a stack
-    /// without frames.
+    /// Returns a number that stacks of the same frames have in common, independent of open ranges;
+    /// 0 for a stack without frames.
     fn frames(&self, stack: u32) -> u64 {
         stack.into()
     }
 
-    /// The calls of a stack, by numbers that mean something within this recording only.
+    /// Returns the calls of a stack, by numbers that are valid within this recording only.
     fn way(&self, _stack: u32) -> Way {
         Way::default()
     }
 
-    /// The name and the file of a function of Python, by its number in a [`Way`].
+    /// Returns the name and the file of a function of Python, by its number in a [`Way`].
     fn function(&self, _number: u64) -> Option<[String; 2]> {
         None
     }
 
-    /// Who keeps the blocks. Reads all events at the first call.
+    /// Returns the owners of the blocks. Reads all events at the first call.
     fn owners(&self) -> Arc<Owners> {
         Arc::default()
     }
 
-    /// The names of the stacks. Creating it takes time, repeated look-ups do not.
+    /// Returns the names of the stacks. The first look-ups take time, repeated ones do not.
     fn names(&self) -> Box<dyn Names + '_>;
 
-    /// The handle of the stream that an allocation or free was ordered on, or that a tensor was made for, if the recording
-    /// says so; 0 is the default stream.
+    /// Returns the handle of the stream of an allocation, a free or a tensor. Returns `None` if the
+    /// recording lacks it; 0 is the default stream.
     fn stream(&self, record: &Record) -> Option<u64> {
         ordered_on(&record.event)
     }
 
-    /// Its events as requests, if each of them is an allocation or the free of one, of device 0, and it has numbered them. Others
-    /// are found by a ledger.
+    /// Returns its events as requests, if it has numbered them. Each event must then be an
+    /// allocation on device 0, or the free of one. A ledger finds other requests.
     fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
         None
     }
 
-    /// What a framework's caching allocator says beyond the events, if the recording has it.
+    /// Returns data on a framework's caching allocator beyond the events, if the recording has it.
     fn caching(&self) -> Option<&Caching> {
         None
     }
 
-    /// Whether it has no history: it says what was live at one moment, and its events are made up of that.
+    /// Returns true if it has no history: it lists the live blocks of one moment, and its events
+    /// are derived from them.
     fn is_one_moment(&self) -> bool {
         false
     }
 
-    /// Whether it has a framework's tensors.
+    /// Returns true if it has a framework's tensors.
     fn has_tensors(&self) -> bool {
         let is_tensor = |kind| matches!(kind, Kind::TensorAlloc | Kind::TensorFree);
         let live = self.live().unwrap_or_default();
@@ -206,19 +209,19 @@ pub trait Recording: Send + Sync {
             || self.events().any(|record| is_tensor(record.event.kind))
     }
 
-    /// The GPU of an ordinal, if the recording describes it.
+    /// Returns the GPU of an ordinal, if the recording describes it.
     fn gpu(&self, ordinal: u8) -> Option<Gpu> {
         Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)
     }
 
-    /// The first fact of a key.
+    /// Returns the first fact of a key.
     fn fact(&self, key: &str) -> Option<String> {
         let mut facts = self.facts().into_iter();
         facts.find(|(name, _)| name == key).map(|(_, value)| value)
     }
 }
 
-/// The handle of the stream that an allocation or free was ordered on.
+/// Returns the handle of the stream that an allocation or free was ordered on.
 fn ordered_on(event: &Event) -> Option<u64> {
     let is_ordered = matches!(event.kind, Kind::Alloc | Kind::Free)
         && matches!(event.class, Class::PoolAsync | Class::GraphNode);
@@ -227,15 +230,15 @@ fn ordered_on(event: &Event) -> Option<u64> {
 
 /// Names of the stacks of a recording.
 pub trait Names {
-    /// The frames of a stack id, innermost first, then the ranges that were open, innermost first. Empty
-    /// for 0.
+    /// Returns the frames of a stack id, innermost first, then the open ranges, innermost first.
+    /// Empty for 0.
     fn stack(&mut self, id: u32) -> Rc<[Frame]>;
 
-    /// What stood in the way of better names so far, each a sentence.
+    /// Returns the obstacles to better names up to now, each as a sentence.
     fn problems(&self) -> Vec<String>;
 }
 
-/// Of a recording without stacks.
+/// Names of a recording without stacks.
 struct NoNames;
 
 impl Names for NoNames {

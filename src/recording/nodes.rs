@@ -1,4 +1,5 @@
-//! How many frames of a recording's stacks are named: a small file can hold stacks of billions.
+//! Limit of the frames of a recording's stacks that are named: a small file can hold stacks of
+//! billions.
 
 use std::collections::hash_map::Entry;
 
@@ -6,20 +7,20 @@ use rustc_hash::FxHashMap;
 
 /// Frames of all stacks together that are named in full.
 const MOST: usize = 1 << 20;
-/// Frames of each further stack, the innermost.
+/// Frames of each further stack that are named, the innermost.
 const SHORT: usize = 16;
 
 /// Counts the frames that were named.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     named: usize,
-    /// Whether a stack was cut, by its id: asked again it is the same.
+    /// True if a stack was cut, by its id: repeated look-ups give the same frames.
     stacks: FxHashMap<u32, bool>,
     cut: u64,
 }
 
 impl Nodes {
-    /// How many frames of a stack may be named.
+    /// Returns the number of frames of a stack that may be named.
     pub(super) fn most(&self, stack: u32) -> usize {
         match self.stacks.get(&stack) {
             Some(false) => usize::MAX,
@@ -38,7 +39,7 @@ impl Nodes {
         }
     }
 
-    /// That stacks were cut, in a sentence.
+    /// Returns a sentence about stacks that were cut.
     pub(super) fn problem(&self) -> Option<String> {
         (self.cut > 0).then(|| {
             format!(
@@ -63,7 +64,7 @@ mod tests {
             frames += named;
         }
         assert!(frames <= MOST + 4096 + 10 * MOST / 4096 * SHORT, "{frames}");
-        // Asked again they are what they were.
+        // Repeated look-ups give the same frames.
         assert_eq!((nodes.most(0), nodes.most(9000)), (usize::MAX, SHORT));
         nodes.took(0, 4096);
         assert_eq!(nodes.most(0), usize::MAX);

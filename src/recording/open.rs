@@ -22,15 +22,19 @@ use gpushim_trace::Trace;
 use gpushim_trace::layout::MAGIC;
 use gpushim_trace::regular::open_regular;
 
-/// Bytes of the beginning that are looked at.
+/// Bytes of the beginning that are examined.
 const HEAD: usize = 4096;
-/// How files begin that gzip made.
+/// Bytes at the beginning of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Bytes of a snapshot beyond which it is not taken into memory.
+/// Bytes beyond which a snapshot is not loaded into memory.
 const SNAPSHOT_MAX: u64 = 2 << 30;
 
-/// Opens what a recording can be made of, by its content: a trace of ours, a PyTorch memory snapshot or a page of its
-/// viewer, a log of RMM, a list of requests; each also compressed by gzip, and `-` for standard input.
+/// Opens a recording by its content; `-` is standard input. Each of these may be compressed by
+/// gzip:
+///
+/// - a trace of the shim
+/// - a PyTorch memory snapshot or a page of its viewer
+/// - a log of RMM, or a list of requests.
 ///
 /// # Errors
 /// The file cannot be read, or is of no known kind; completes "failed to …".
@@ -41,11 +45,11 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
     open_file(path)
 }
 
-/// As [`open`], of a trace that lies as it was written without its spool, whose gigabytes are then not looked through:
-/// for what is not in events, or where the newest ones are enough.
+/// Opens a recording like [`open`], but an uncompressed trace without its spool, whose gigabytes
+/// are not read. It is for data outside the events, or if the newest events are enough.
 ///
 /// # Errors
-/// As for [`open`].
+/// The errors of [`open`].
 pub fn open_ring(path: &Path) -> Result<Box<dyn Recording>> {
     match other_format(path)? {
         Some(recording) => Ok(recording),
@@ -61,7 +65,8 @@ fn open_file(path: &Path) -> Result<Box<dyn Recording>> {
     Ok(Box::new(Started::new(recording)))
 }
 
-/// A recording in a format other than the trace; `None` for files that [`Trace::open`] reads or explains.
+/// Opens a recording in a format other than the trace; `None` for files that [`Trace::open`] reads
+/// or explains.
 fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     let Ok((file, _)) = open_regular(path) else {
         return Ok(None);
@@ -89,7 +94,7 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     Ok(None)
 }
 
-/// The first bytes of a file, unpacked, and whether it is compressed.
+/// Reads the first bytes of a file, unpacked; the flag is true if it is compressed.
 fn head(file: &File) -> (Vec<u8>, bool) {
     let mut head = vec![0; HEAD];
     let read = file.read_at(&mut head, 0).unwrap_or(0);
@@ -97,7 +102,7 @@ fn head(file: &File) -> (Vec<u8>, bool) {
     let is_gzip = head.starts_with(&GZIP);
     if is_gzip {
         head.clear();
-        // Damage further on is not known yet; what comes before it is enough here.
+        // Later damage is not reported here; the data before it is enough.
         let _ = MultiGzDecoder::new(file)
             .take(HEAD as u64)
             .read_to_end(&mut head);
@@ -105,7 +110,7 @@ fn head(file: &File) -> (Vec<u8>, bool) {
     (head, is_gzip)
 }
 
-/// Whether a file is compressed by gzip.
+/// Returns true if a file is compressed by gzip.
 pub fn is_compressed(path: &Path) -> bool {
     open_regular(path).is_ok_and(|(file, _)| {
         let mut begin = [0; GZIP.len()];
@@ -113,7 +118,7 @@ pub fn is_compressed(path: &Path) -> bool {
     })
 }
 
-/// Opens a trace of ours, also compressed by gzip.
+/// Opens a trace of the shim, which may be compressed by gzip.
 ///
 /// # Errors
 /// The file cannot be read, or is no trace; completes "failed to …".
@@ -134,7 +139,7 @@ pub fn open_trace(path: &Path) -> Result<OpenTrace> {
     OpenTrace::unpacked(path, file)
 }
 
-/// The sort of log whose header is the first line.
+/// Finds the sort of log whose header is the first line.
 fn dialect(head: &[u8]) -> Option<&'static Dialect> {
     let line = head.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;

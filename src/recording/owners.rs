@@ -1,4 +1,4 @@
-//! Who keeps each block, as walks over the program's objects and announcements of libraries say it.
+//! The owner of each block, from walks over the program's objects and announcements of libraries.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ mod pass;
 
 use pass::Pass;
 
-/// The fact of a recording that has owners.
+/// The key of a fact that a recording with owners has.
 pub const RECORDED: &str = "owners";
 
 /// One way in which blocks are kept.
@@ -35,7 +35,7 @@ fn by_name<S: serde::Serializer>(kept: &Kept, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Owner {
-    /// The owner in words, after "kept by".
+    /// Returns the owner in words, after "kept by".
     pub fn in_words(&self) -> String {
         let path = format!("`{}`", self.path);
         match self.kept {
@@ -88,16 +88,17 @@ struct Told {
     way: u64,
     /// The place of its free among all events.
     freed: Option<u64>,
-    /// True if the last walk before the end did not find the owner, though it saw all it looks at.
+    /// True if the last walk before the end did not find the owner, though it was complete.
     was_missing: bool,
-    /// True if the walk that told the owner was thorough.
+    /// True if the walk that found the owner was thorough.
     is_thorough: bool,
-    /// True if only the walk at the end told the owner: the functions that kept the block have returned.
+    /// True if only the walk at the end found the owner: the functions that kept the block have
+    /// returned.
     at_end: bool,
 }
 
-/// A block: its layer, its address, and the place of its allocation among all events. The place is 0
-/// if it cannot be read.
+/// A block: its layer, its address, and the place of its allocation among all events. The place is
+/// 0 if it cannot be read.
 type Block = (Layer, u64, u64);
 
 /// The owners of a recording's blocks.
@@ -108,7 +109,7 @@ pub struct Owners {
     of_way: FxHashMap<u64, ByOwner>,
     /// The number of walks over the program's objects.
     pub walks: u64,
-    /// Ns that all walks took together.
+    /// Time of all walks together, ns.
     pub walks_ns: u64,
 }
 
@@ -134,17 +135,17 @@ impl Owners {
         self.table.is_empty()
     }
 
-    /// The owner of a block, as it was told last.
+    /// Returns the owner of a block, from the last report on it.
     pub fn of_block(&self, layer: Layer, address: u64, ticket: u64) -> Option<&Owner> {
         let told = self.of_block.get(&(layer, address, ticket))?;
         self.table.get(told.owner? as usize)
     }
 
-    /// Sums up the owners of blocks by the ways of their stacks. Of the blocks of a way those count
-    /// that lived at least half as long as the longest: what is kept outlives what is in use.
+    /// Sums up the owners of blocks by the ways of their stacks. Only blocks of a way that lived at
+    /// least half as long as the longest count: kept blocks outlive used ones.
     ///
-    /// Owners that walks during the run found count if they found those of most bytes; else owners that
-    /// the walk at the end found.
+    /// Owners that walks during the run found count if they found the owners of most bytes.
+    /// Otherwise the owners that the walk at the end found count.
     fn sum_up(&mut self, last: u64) {
         let life =
             |(block, told): (&Block, &Told)| told.freed.unwrap_or(last).saturating_sub(block.2);
@@ -179,7 +180,7 @@ impl Owners {
         }
     }
 
-    /// Returns the owners of the blocks with a stack's way that lived longest, those with most bytes
+    /// Returns the owners of the longest-lived blocks with a stack's way, the ones with most bytes
     /// first. Operators of one line have one way.
     pub fn of_stack(&self, recording: &dyn Recording, stack: u32) -> Vec<Owned> {
         let of = match stack {

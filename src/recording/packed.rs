@@ -2,13 +2,13 @@
 
 use std::io::{self, Read};
 
-/// Bytes that may come of each byte of the file. Snapshots and logs come to 10 to 110, most where a few
-/// stacks repeat; gzip can reach 1,032, which is what bombs are made of.
+/// Unpacked bytes for each byte of the file. Snapshots and logs have 10 to 110, most if a few
+/// stacks repeat. Gzip can reach 1,032, which is the ratio of bombs.
 const RATIO: u64 = 112;
-/// Bytes that may come of any file.
+/// Unpacked bytes that any file may have.
 const LEAST: u64 = 2 << 20;
 
-/// Ends with an error where more comes out than a file of its length has any right to.
+/// Ends with an error if there are more unpacked bytes than a file of its length may have.
 #[derive(Debug)]
 pub(super) struct Packed<R> {
     inner: R,

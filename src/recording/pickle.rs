@@ -1,9 +1,11 @@
-//! Python's pickles, as far as they hold data: what they say, and nothing of what they ask to be done.
+//! Python's pickles, as far as they hold data: the values, and none of the calls.
 //!
-//! A pickle is a program for a machine with a stack. Of its instructions those are known here that make
-//! numbers, texts, lists, tuples and dicts; those that import or call anything are refused, by name.
-//! Values lie in one arena and refer to each other by index, so that sharing costs nothing, a list may
-//! hold itself, and nothing recurses. Format: Python's documentation of `pickletools`, protocols 2 to 5.
+//! A pickle is a program for a machine with a stack. The instructions that make numbers, texts,
+//! lists, tuples and dicts are known here; the ones that import or call anything are refused, by
+//! name. Values lie in one arena and refer to each other by index. So sharing costs nothing, a list
+//! may hold itself, and nothing recurses.
+//!
+//! Format: Python's documentation of `pickletools`, protocols 2 to 5.
 
 use crate::error::Result;
 
@@ -13,35 +15,35 @@ mod tests;
 
 use machine::{Machine, PROTO, Stop};
 
-/// A value; what has parts names its place in the arena of its [`Pickle`].
+/// A value; a value with parts has their place in the arena of its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// `None`.
+    /// The value `None` of Python.
     None,
-    /// A truth value.
+    /// A truth value of Python.
     Bool(bool),
-    /// An integer that fits.
+    /// An integer that fits 64 bits.
     Int(i64),
-    /// An integer that does not.
+    /// An integer that does not fit 64 bits.
     Large,
     /// A floating-point number.
     Float(f64),
-    /// A text: where it lies in the file.
+    /// A text, by its place in the file.
     Text {
-        /// Its first byte.
+        /// Offset of its first byte.
         at: usize,
-        /// Its bytes.
+        /// Number of the text's bytes.
         length: u32,
     },
-    /// Bytes, of which nothing is kept.
+    /// Bytes, whose content is not kept.
     Bytes,
-    /// A list.
+    /// A list, by its place in the arena.
     List(u32),
-    /// A tuple.
+    /// A tuple, by its place in the arena.
     Tuple(u32),
     /// A dict: keys and values in turn.
     Dict(u32),
-    /// On the stack only: where the parts of something begin.
+    /// The beginning of the parts of a value; on the stack only.
     Mark,
 }
 
@@ -53,22 +55,23 @@ pub const TEXT_MAX: usize = 4096;
 pub struct Pickle<'a> {
     bytes: &'a [u8],
     arena: Vec<Vec<Value>>,
-    /// The value as a whole.
+    /// The value of the whole pickle.
     pub root: Value,
     /// The error that ended the reading; the values before it are there.
     pub problem: Option<String>,
 }
 
 impl<'a> Pickle<'a> {
-    /// Whether bytes begin as a pickle does.
+    /// Returns true if bytes begin like a pickle.
     pub fn is_one(head: &[u8]) -> bool {
         matches!(head, [PROTO, 2..=5, ..])
     }
 
-    /// Reads a pickle. One that is cut off or damaged gives what comes before the damage.
+    /// Reads a pickle. Of a pickle that is cut off or damaged, the values before the damage are
+    /// returned.
     ///
     /// # Errors
-    /// It asks for code, or for more memory than a file of its length has any right to.
+    /// It asks for code, or for more memory than a file of its length may need.
     pub fn read(bytes: &'a [u8]) -> Result<Pickle<'a>> {
         let mut machine = Machine::new(bytes);
         let problem = match machine.run() {
@@ -87,7 +90,7 @@ impl<'a> Pickle<'a> {
         })
     }
 
-    /// The elements of a list or tuple; none of anything else.
+    /// Returns the elements of a list or tuple; none of other values.
     pub fn items(&self, value: Value) -> &[Value] {
         match value {
             Value::List(index) | Value::Tuple(index) => self.parts(index),
@@ -95,7 +98,7 @@ impl<'a> Pickle<'a> {
         }
     }
 
-    /// The keys and values of a dict, in their order; none of anything else.
+    /// Returns the keys and values of a dict, in their order; none of other values.
     pub fn entries(&self, value: Value) -> impl Iterator<Item = (Value, Value)> {
         let parts = match value {
             Value::Dict(index) => self.parts(index),
@@ -107,7 +110,8 @@ impl<'a> Pickle<'a> {
         })
     }
 
-    /// The value of a key. Keys beyond the first few hundred are not looked at: no dict of ours has them.
+    /// Returns the value of a key. Only the first few hundred keys are examined: the dicts that are
+    /// read here have fewer.
     pub fn get(&self, dict: Value, key: &str) -> Option<Value> {
         const LOOKED_AT: usize = 256;
         let mut entries = self.entries(dict).take(LOOKED_AT);
@@ -115,36 +119,36 @@ impl<'a> Pickle<'a> {
         found.map(|(_, value)| value)
     }
 
-    /// A text; of a longer one the first [`TEXT_MAX`] bytes, and that there is more.
+    /// Returns a text; of a longer one the first [`TEXT_MAX`] bytes, and a mark that there is more.
     pub fn text(&self, value: Value) -> Option<String> {
         let bytes = self.raw(value)?;
         if bytes.len() <= TEXT_MAX {
             return Some(String::from_utf8_lossy(bytes).into_owned());
         }
-        // Not half a letter, of which there are four bytes at most.
+        // A letter, which has up to four bytes, is not cut.
         let begins_letter = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 != 0x80);
         let end = (TEXT_MAX - 3..=TEXT_MAX).rev().find(begins_letter);
         let head = bytes.get(..end.unwrap_or(TEXT_MAX)).unwrap_or_default();
         Some(format!("{}…", String::from_utf8_lossy(head)))
     }
 
-    /// Whether it is this text. Nothing is copied.
+    /// Returns true if it is this text. Nothing is copied.
     pub fn is_text(&self, value: Value, text: &str) -> bool {
         self.raw(value) == Some(text.as_bytes())
     }
 
-    /// Whether it is one of these texts: its place among them.
+    /// Returns its place among these texts, if it is one of them.
     pub fn which_text(&self, value: Value, texts: &[&str]) -> Option<usize> {
         let raw = self.raw(value)?;
         texts.iter().position(|text| raw == text.as_bytes())
     }
 
-    /// A number from 0 on.
+    /// Returns a number from 0 upwards.
     pub fn number(&self, value: Value) -> Option<u64> {
         match value {
             Value::Int(number) => u64::try_from(number).ok(),
             Value::Bool(is) => Some(is.into()),
-            // As far as it is one: the cast saturates.
+            // The cast saturates.
             Value::Float(number) if number >= 0.0 => Some(number as u64),
             _ => None,
         }

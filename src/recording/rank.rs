@@ -1,17 +1,17 @@
-//! The rank of a process by the name of its file: snapshots themselves do not say it.
+//! The rank of a process by the name of its file: snapshots themselves lack it.
 
 use std::path::Path;
 
 /// Endings of snapshots that people write.
 const SNAPSHOTS: [&str; 4] = [".pickle", ".pickle.gz", ".pkl", ".pkl.gz"];
 
-/// Returns true if a file is called as snapshots are.
+/// Returns true if a file is named like a snapshot.
 pub fn is_snapshot(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     SNAPSHOTS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The rank that a file is called by: 3 of `rank3.pickle`, `rank_3_step100.pickle` and
+/// Returns the rank in the name of a file: 3 of `rank3.pickle`, `rank_3_step100.pickle` and
 /// `snapshot-rank-3.pickle.gz`.
 pub fn rank_by_name(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();

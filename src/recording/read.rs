@@ -1,4 +1,4 @@
-//! Reads a recording on one thread while others work on what it held.
+//! Reads a recording on one thread while others work on its events.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,16 +9,16 @@ use gpushim_trace::Record;
 
 /// Events that are passed on together.
 const BATCH: usize = 4096;
-/// Batches that wait for the slowest at most, which bounds the memory.
+/// Highest number of batches that wait for the slowest reader, to bound the memory.
 const AHEAD: usize = 8;
 
 /// Works on the events of a recording.
 pub trait Reader: Send {
-    /// The next events, in the order of time.
+    /// Takes the next events, in the order of time.
     fn read(&mut self, records: &[Record]);
 }
 
-/// Reads a recording once and shows all events to each reader, each on its own thread.
+/// Reads a recording once and passes all events to each reader, each on its own thread.
 pub fn read(recording: &dyn Recording, readers: &mut [&mut dyn Reader]) {
     thread::scope(|scope| {
         let mut senders: Vec<SyncSender<Arc<Vec<Record>>>> = Vec::new();
@@ -36,7 +36,7 @@ pub fn read(recording: &dyn Recording, readers: &mut [&mut dyn Reader]) {
             }
             let batch = Arc::new(batch);
             for sender in &senders {
-                // A reader that is gone has panicked, which the scope passes on.
+                // A reader that ended early has panicked; the scope passes the panic on.
                 let _ = sender.send(Arc::clone(&batch));
             }
         }

@@ -1,5 +1,5 @@
-//! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. A stream of `-` is that of calls that take
-//! none: the memory is `cudaMalloc`'s, else it is stream-ordered.
+//! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. Calls without a stream have `-`
+//! and are `cudaMalloc`'s memory; all others are stream-ordered.
 
 use super::csv::{Action, Dialect, decimal};
 use gpushim_trace::Class;

@@ -1,5 +1,5 @@
-//! The log of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with the time of
-//! day in µs. Format: RMM's documentation, and its `logging_resource_adaptor.hpp`.
+//! The log of RMM's `logging_resource_adaptor`: `Thread,Time,Action,Pointer,Size,Stream`, with the
+//! time of day in µs. Format: RMM's documentation, and its `logging_resource_adaptor.hpp`.
 
 use super::csv::{Action, Dialect};
 use gpushim_trace::Class;
@@ -21,7 +21,7 @@ pub(super) static RMM: Dialect = Dialect {
     without_stream: Class::PoolAsync,
 };
 
-/// `15:30:00.123456`; until RMM 0.15 `15:30:00:123456`.
+/// Parses `15:30:00.123456`; until RMM 0.15 `15:30:00:123456`.
 fn time(text: &str) -> Option<u64> {
     let (clock, fraction) = match text.rfind(['.', ':']) {
         Some(at) if text.matches(':').count() + text.matches('.').count() == 3 => {

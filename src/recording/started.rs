@@ -1,8 +1,8 @@
-//! Work that a backward pass does on threads of its own, as work of the line that started it.
+//! Work of a backward pass on threads of its own, as work of the line that started it.
 //!
-//! PyTorch's autograd allocates gradients on threads without frames of the program. Meanwhile, the thread
-//! that called `backward` waits; its latest allocation was inside that call. A block without lines
-//! therefore gets the frames of that call around its own.
+//! PyTorch's autograd allocates gradients on threads without frames of the program. Meanwhile, the
+//! caller of `backward` waits; its latest allocation was inside this call. A block without lines
+//! therefore gets the frames of the call around its own.
 
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
@@ -16,7 +16,7 @@ use gpushim_trace::{Event, Kind, Record, flags};
 
 /// The first id of a joined stack.
 const JOINED: u32 = 1 << 31;
-/// Joined stacks of a recording; of more, blocks keep their own.
+/// Highest number of joined stacks of a recording; further blocks keep their own stacks.
 const MOST: usize = 1 << 20;
 /// Threads whose backward passes are remembered.
 const THREADS: usize = 64;
@@ -24,11 +24,11 @@ const THREADS: usize = 64;
 /// The part that a stack plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// It is inside a backward pass, which may use other threads.
+    /// Stack inside a backward pass, which may use other threads.
     Starts,
-    /// It has lines of a program.
+    /// Stack with lines of a program.
     Own,
-    /// It has native frames alone, or none.
+    /// Stack with native frames alone, or none.
     Started,
 }
 
@@ -45,13 +45,13 @@ type Pair = (u32, u32);
 #[derive(Debug, Default)]
 struct Joined {
     roles: FxHashMap<u32, Role>,
-    /// By function, whether it runs a backward pass.
+    /// True for each function that runs a backward pass, by number.
     functions: FxHashMap<u64, bool>,
     numbers: FxHashMap<Pair, u32>,
     pairs: Vec<Pair>,
 }
 
-/// A recording in which blocks of backward passes belong to the lines that called these.
+/// A recording whose blocks of backward passes belong to the callers of the passes.
 pub(super) struct Started {
     inner: Box<dyn Recording>,
     joined: Mutex<Joined>,
@@ -71,7 +71,7 @@ impl Started {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The two stacks that an id joins.
+    /// Returns the two stacks that an id joins.
     fn pair(&self, stack: u32) -> Option<Pair> {
         let number = stack.checked_sub(JOINED)?;
         self.joined().pairs.get(number as usize).copied()
@@ -92,7 +92,7 @@ impl Started {
         role
     }
 
-    /// The number of calls down to the innermost one that runs a backward pass.
+    /// Returns the number of calls down to the innermost one that runs a backward pass.
     fn backward(&self, way: &Way) -> Option<usize> {
         let mut known = std::mem::take(&mut self.joined().functions);
         let mut runs = |function: u64| {
@@ -123,7 +123,7 @@ impl Started {
 /// One pass over the events.
 struct Pass<'a> {
     of: &'a Started,
-    /// Snapshots name no threads, and give no stack to work without lines.
+    /// True if events have threads. Snapshots name none, and give no stack to work without lines.
     has_threads: bool,
     /// The latest stacks of threads inside a backward pass, the newest last.
     open: Vec<(u32, u32)>,
@@ -231,7 +231,7 @@ impl Decorator for Started {
     }
 }
 
-/// Names of joined stacks: the frames of the work, then those of the call that started it.
+/// Names of joined stacks: the frames of the work, then the frames of the call that started it.
 struct StartedNames<'a> {
     of: &'a Started,
     inner: Box<dyn Names + 'a>,

@@ -1,4 +1,4 @@
-//! Our own trace files.
+//! Trace files of the shim.
 
 use std::hash::Hasher;
 use std::path::Path;
@@ -14,8 +14,8 @@ use super::{Coverage, Frame, Names, Recording, ordered_on};
 use crate::symbols::{Kind, Options, Symbol, Symbolizer};
 use gpushim_trace::{Layer, LiveBlock, Record, StackNode, Timeline, Trace};
 
-/// Nodes of a stack beyond which the outer ones are left out. Writers keep 512 frames and 64 ranges; in a hostile
-/// file a chain can lead through thousands, for each of a hundred thousand stacks.
+/// Nodes of a stack beyond which the outer ones are left out. Writers keep 512 frames and 64
+/// ranges. In a hostile file a chain can have thousands, for each of a hundred thousand stacks.
 const NODES: usize = 1024;
 
 impl Recording for Trace {
@@ -114,20 +114,20 @@ impl Recording for Trace {
         for node in self.stack(stack).take(NODES) {
             let content = match node {
                 StackNode::Frame(address) => address,
-                // No address is so high.
+                // Real addresses are lower.
                 StackNode::Site(site) => u64::MAX - u64::from(site),
                 StackNode::Range { .. } => continue,
             };
             frames += 1;
             hasher.write_u64(content);
         }
-        // Not 0 by chance.
+        // The hash must not be 0.
         if frames == 0 { 0 } else { hasher.finish() | 1 }
     }
 
     fn way(&self, stack: u32) -> Way {
         let step = |node| match node {
-            // Where functions begin is not known without their symbols.
+            // The beginnings of functions are unknown without their symbols.
             StackNode::Frame(site) => Some(Step::Native(Call { function: 0, site })),
             StackNode::Site(id) => self.site(id).map(|site| {
                 Step::Line(Call {
@@ -152,7 +152,7 @@ impl Recording for Trace {
     }
 }
 
-/// As [`Recording::names`] of a trace, with other places where symbols may come from.
+/// Returns the names of a trace like [`Recording::names`], with other sources of symbols.
 pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
     let symbolizer = Code::of(trace).symbolizer(Trace::path(trace), options);
     Box::new(OurNames {
@@ -167,17 +167,17 @@ pub fn names_with(trace: &Trace, options: Options) -> Box<dyn Names + '_> {
 struct OurNames<'a> {
     trace: &'a Trace,
     symbolizer: Symbolizer,
-    /// The functions of interpreters that were asked for, by the ids of their sites.
+    /// The functions of interpreters that were looked up, by the ids of their sites.
     sites: FxHashMap<u32, Rc<[Symbol]>>,
     nodes: Nodes,
 }
 
-/// The function of an interpreter at a site.
+/// Returns the function of an interpreter at a site.
 fn at_site(trace: &Trace, id: u32) -> Symbol {
     let site = trace.site(id).unwrap_or_default();
     let name = trace.string(site.name);
     Symbol {
-        // Without it the text did not fit into the file, or the file is damaged.
+        // If it is missing, the text did not fit into the file, or the file is damaged.
         kind: name.as_ref().map_or(Kind::Unknown, |_| Kind::Python),
         function: name.unwrap_or_else(|| "a function without a name".to_string()),
         file: trace.string(site.file),
@@ -205,7 +205,8 @@ impl Names for OurNames<'_> {
             }
             StackNode::Frame(address) => {
                 let symbols = symbolizer.resolve(address);
-                // What a perf map says of Python's functions: the sites have the same ones, with their lines.
+                // Functions of Python from a perf map are left out: the sites have the same ones,
+                // with their lines.
                 let is_told = has_sites && symbols.iter().any(|one| one.kind == Kind::Python);
                 frames += usize::from(!is_told);
                 (!is_told).then_some(Frame::Call(symbols))
@@ -255,7 +256,7 @@ mod tests {
                 &format!("{packages}/module.py"),
                 1762,
             ),
-            // What Python itself calls the function below, in its perf map.
+            // Python's own entry for the function below, in its perf map.
             0x7f00_0000_1008,
             site(2, "Model.forward", "/home/me/train.py", 41),
             site(3, "<module>", "/home/me/train.py", 0),

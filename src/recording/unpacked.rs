@@ -1,4 +1,4 @@
-//! Recordings that cannot be read in place, from a copy: standard input, and traces that are compressed.
+//! Recordings that are read from a copy: standard input, and compressed traces.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read, stdin};
@@ -13,7 +13,7 @@ use super::{Decorator, Recording, beside};
 use crate::error::{Error, Result, failed};
 use gpushim_trace::Trace;
 
-/// A recording that was opened from a copy, which is deleted with it.
+/// A recording opened from a copy, which is deleted with it.
 pub(super) struct Unpacked {
     inner: Box<dyn Recording>,
     copy: Copy,
@@ -22,22 +22,23 @@ pub(super) struct Unpacked {
 /// A trace, opened in place or from a copy, which is deleted with it.
 pub struct OpenTrace {
     trace: Trace,
-    /// Of one that is compressed.
+    /// The copy of a compressed trace.
     copy: Option<Copy>,
 }
 
 /// A copy of a recording in a folder of its own.
 struct Copy {
-    /// What it is a copy of.
+    /// The path of the original.
     path: PathBuf,
     problems: Vec<String>,
     folder: TempDir,
 }
 
-/// Opens what comes on standard input.
+/// Opens a recording on standard input.
 ///
 /// # Errors
-/// It is a terminal, or too long, or cannot be read, or there is no room for the copy; or those of `open`.
+/// It is a terminal, or too long, or cannot be read, or there is no room for the copy; or an error
+/// of `open`.
 pub(super) fn standard_input(
     open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
 ) -> Result<Box<dyn Recording>> {
@@ -51,10 +52,11 @@ pub(super) fn standard_input(
     Ok(Box::new(Unpacked { inner, copy }))
 }
 
-/// Opens a trace that is compressed, with what lies beside it.
+/// Opens a compressed trace, with its companions.
 ///
 /// # Errors
-/// It unpacks to more than any trace has, or there is no room for the copy; or those of [`Trace::open`].
+/// It unpacks to more than any trace has, or there is no room for the copy; or an error of
+/// [`Trace::open`].
 pub(super) fn trace(path: &Path, file: File) -> Result<Box<dyn Recording>> {
     let copy = Copy::of_trace(path, file)?;
     let open = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
@@ -63,19 +65,19 @@ pub(super) fn trace(path: &Path, file: File) -> Result<Box<dyn Recording>> {
 }
 
 impl OpenTrace {
-    /// Opens a trace where it lies.
+    /// Opens a trace in place.
     ///
     /// # Errors
-    /// Those of [`Trace::open`].
+    /// An error of [`Trace::open`].
     pub(super) fn in_place(path: &Path) -> Result<OpenTrace> {
         let trace = Trace::open(path)?;
         Ok(OpenTrace { trace, copy: None })
     }
 
-    /// Opens one that is compressed.
+    /// Opens a compressed trace.
     ///
     /// # Errors
-    /// As of [`trace`].
+    /// An error of [`trace`].
     pub(super) fn unpacked(path: &Path, file: File) -> Result<OpenTrace> {
         let copy = Copy::of_trace(path, file)?;
         let trace = copy.opened(|path| Ok(Trace::open(path)?))?;
@@ -85,7 +87,7 @@ impl OpenTrace {
         })
     }
 
-    /// What is damaged or missing in it, each a sentence that names the place.
+    /// Returns the damaged or missing parts, each as a sentence that names the place.
     pub fn problems(&self) -> Vec<String> {
         let problems = Recording::problems(&self.trace);
         match &self.copy {
@@ -104,7 +106,7 @@ impl Deref for OpenTrace {
 }
 
 impl Copy {
-    /// `most` is the limit of what is not zeros, bytes.
+    /// Copies the input; `most` is the limit of bytes other than zeros.
     fn of(path: &Path, input: impl Read, most: u64) -> Result<Copy> {
         let no_copy = |error| {
             failed!(
@@ -125,7 +127,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Of a compressed trace, with its spool and its symbols, which lie beside it.
+    /// Copies a compressed trace, with its spool and its symbols, which lie beside it.
     fn of_trace(path: &Path, file: File) -> Result<Copy> {
         let most = most(&file);
         let mut copy = Copy::of(path, MultiGzDecoder::new(file), most)?;
@@ -134,17 +136,18 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Where the copy is.
+    /// Returns the path of the copy.
     fn place(&self) -> PathBuf {
         self.folder.path().join("copy")
     }
 
-    /// Opened with `open`. What is said of the copy is true of the original.
+    /// Opens the copy with `open`. An error names the original in place of the copy.
     fn opened<T>(&self, open: impl Fn(&Path) -> Result<T>) -> Result<T> {
         open(&self.place()).map_err(|error| Error::new(self.of_original(&error.to_string())))
     }
 
-    /// What is wrong with it, given what is wrong with what was opened.
+    /// Returns its problems: the ones of the opened copy, with the original's name, and the copy's
+    /// own.
     fn problems(&self, of_opened: Vec<String>) -> Vec<String> {
         let of_opened = of_opened.iter().map(|text| self.of_original(text));
         of_opened.chain(self.problems.clone()).collect()
@@ -181,7 +184,7 @@ mod tests {
     use gpushim_trace::spool::{SpoolOptions, Spooler};
     use gpushim_trace::{Class, Event, Kind, Writer, WriterOptions};
 
-    /// A file compressed beside itself, and removed.
+    /// Compresses a file beside itself, and removes it.
     fn pack(path: &Path) -> PathBuf {
         let packed = PathBuf::from(format!("{}.gz", path.display()));
         let out = File::create(&packed).unwrap();
@@ -212,7 +215,7 @@ mod tests {
             };
             writer.record(&event);
             if address.is_multiple_of(256) {
-                // However slow the machine is, no event is overwritten before it was read.
+                // Even on a slow machine, no event is overwritten before it was read.
                 spooler.flush(Duration::from_secs(60)).unwrap();
             }
         }
@@ -236,7 +239,7 @@ mod tests {
         assert!(readable(&packed) <= ring, "without a spool");
         let trace = crate::recording::open_trace(&packed).unwrap();
         assert_eq!(trace.recorded(), EVENTS);
-        // What is wrong with a companion names the file that is there.
+        // The problem of a companion names the existing file.
         std::fs::write(&spool, b"no gzip").unwrap();
         let trace = crate::recording::open_trace(&packed).unwrap();
         let problems = trace.problems().join("; ");

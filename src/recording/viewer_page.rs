@@ -1,14 +1,15 @@
-//! Pages saved by PyTorch's viewer of memory snapshots (`torch.cuda._memory_viz`): HTML with the snapshots in base64.
+//! Pages saved by PyTorch's viewer of memory snapshots (`torch.cuda._memory_viz`): HTML with the
+//! snapshots in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{Result, failed};
 
-/// What stands before a snapshot.
+/// Text before a snapshot in a page.
 const BEFORE: &[u8] = b"\"base64\":";
 
-/// Whether a file that begins so is HTML.
+/// Returns true if a file with this beginning is HTML.
 pub(super) fn is_html(head: &[u8]) -> bool {
     let text = head.trim_ascii_start();
     let text = text
@@ -21,7 +22,7 @@ pub(super) fn is_html(head: &[u8]) -> bool {
     })
 }
 
-/// The first snapshot in a page, and how many more there are.
+/// Returns the first snapshot in a page, and the number of further ones.
 ///
 /// # Errors
 /// There is none, or it is not base64.
@@ -39,7 +40,7 @@ pub(super) fn snapshot(page: &[u8]) -> Result<(Vec<u8>, usize)> {
         .strip_prefix(b"\"")
         .and_then(|rest| rest.split(|byte| *byte == b'"').next())
         .unwrap_or_default();
-    // What is cut off in the middle of a group of four is lost with it.
+    // If the page ends within a group of four letters, the group is lost.
     let is_whole = rest.len() > text.len() + 1;
     let text = if is_whole {
         text

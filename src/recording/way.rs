@@ -8,9 +8,9 @@ use rustc_hash::FxHasher;
 /// A stack as a walk over call sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// The calls, outermost first: those of Python, or else the native ones.
+    /// The calls, outermost first: Python's, or else the native ones.
     pub calls: Vec<Call>,
-    /// Tells apart what is below the last of them.
+    /// A hash of the frames below the last call.
     pub below: u64,
     /// True if the calls are of Python, with their lines.
     pub has_lines: bool,
@@ -33,7 +33,7 @@ impl Way {
         for step in steps {
             match step {
                 Step::Line(call) => {
-                    // A function that calls itself goes on: its innermost call says where it is.
+                    // Of a function that calls itself, the innermost call has the line.
                     let inner = lines.last();
                     if inner.is_none_or(|inner| inner.function != call.function) {
                         lines.push(call);
@@ -57,7 +57,7 @@ impl Way {
         }
     }
 
-    /// Tells the calls apart from others, without what is below them; 0 if there are none.
+    /// Returns a number for the calls, without the frames below them; 0 if there are none.
     pub fn number(&self) -> u64 {
         if self.calls.is_empty() {
             return 0;

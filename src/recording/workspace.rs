@@ -3,7 +3,7 @@
 use super::{Frame, calls};
 use crate::symbols::Kind;
 
-/// Tells that a tensor of PyTorch's is the workspace of a library.
+/// Returns true if a tensor of PyTorch is the workspace of a library.
 pub fn is_workspace(stack: &[Frame]) -> bool {
     const MAKERS: [&str; 4] = [
         "BlasLtWorkspace",

@@ -1,8 +1,8 @@
-//! What serves recorded requests.
+//! Interface of an allocator that serves recorded requests.
 
 use crate::requests::{InitialState, Request};
 
-/// A request that could not be met within the limit.
+/// A request that did not fit into the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -16,46 +16,49 @@ pub struct DriverTime {
     pub ns: u64,
 }
 
-/// An allocator that serves recorded requests. Each block is named by the number that
-/// [`Requests`](crate::requests::Requests) gave it.
+/// An allocator that serves recorded requests. The number from
+/// [`Requests`](crate::requests::Requests) identifies a block.
 pub trait Allocator {
-    /// These requests come next. Whoever has much memory can have it ready for them.
+    /// Announces the next requests. An allocator with many blocks can load their records into the
+    /// CPU's cache.
     fn expect(&mut self, _next: &[Request]) {}
 
-    /// A block is asked for.
+    /// Allocates a block.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The block does not fit.
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory>;
 
-    /// A block that was handed out comes back.
+    /// Frees a block that was allocated before.
     fn free(&mut self, request: &Request);
 
-    /// Streams are done with a block that came back while they used it. Our own pools order what comes next after
-    /// them, and know it free before.
+    /// Reports that streams have completed their work with a freed block. gpushim's pools need no
+    /// report, since they order the next use of a block after that work.
     fn done(&mut self, _request: &Request) {}
 
-    /// The program asked for cached memory to be given back: all (`torch.cuda.empty_cache`), or with a stream what the
-    /// stream-ordered pool holds beyond this many bytes.
+    /// Releases cached memory on the program's request. Without a stream it releases all
+    /// (`torch.cuda.empty_cache`). With a stream it releases the memory of the stream-ordered pool
+    /// beyond the request's bytes.
     fn trim(&mut self, request: &Request);
 
-    /// Restores the state at the beginning of the recording; false if this allocator does not and gets requests
-    /// instead.
+    /// Restores the state at the beginning of the recording. Returns false if the allocator does
+    /// not support it; then it gets the blocks as requests.
     fn begin_with(&mut self, _given: &InitialState) -> bool {
         false
     }
 
-    /// Bytes held from the driver now.
+    /// Number of bytes that are held from the driver.
     fn reserved(&self) -> u64;
 
-    /// Bytes of the device that this takes: the driver gives more than it was asked for where it gives whole pages.
+    /// Bytes that this takes of the device. It exceeds [`Allocator::reserved`] where the driver
+    /// allocates whole pages.
     fn taken(&self) -> u64 {
         self.reserved()
     }
 
-    /// Bytes of the largest request that could be met without the driver.
+    /// Size of the largest request that could be met without the driver, bytes.
     fn largest_free(&self) -> u64;
 
-    /// What the driver had to do so far.
+    /// Driver calls so far, and their time.
     fn driver_time(&self) -> DriverTime;
 }

@@ -1,20 +1,21 @@
-//! The best-fit-with-coalescing allocator of TensorFlow and of XLA's GPU clients, by its documentation
-//! (`tsl/framework/bfc_allocator`), growing as needed (`allow_growth`, no preallocation). Streams share all memory.
+//! The best-fit-with-coalescing allocator of TensorFlow and of XLA's GPU clients, by its
+//! documentation (`tsl/framework/bfc_allocator`). It grows as needed (`allow_growth`, without
+//! preallocation). All streams share its memory.
 
 use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
 use super::heap::Piece;
 
-/// `kMinAllocationSize`: sizes are multiples of it, bytes.
+/// `kMinAllocationSize`: unit of sizes, bytes.
 const BLOCK: u64 = 256;
-/// The first region has this size; each later one is at least twice as large as the last.
+/// Bytes of the first region; each later region is at least twice as large as the last.
 const FIRST_REGION: u64 = 2 << 20;
-/// `kMaxInternalFragmentation`: a block with more to spare than this is split.
+/// `kMaxInternalFragmentation`: a block with at least this rest is split, bytes.
 const SPARE: u64 = 128 << 20;
-/// What is asked for instead of a region that could not be had, in percent of it (`kBackpedalFactor`).
+/// Percent of a refused region that is requested next (`kBackpedalFactor`).
 const BACKPEDAL: u64 = 90;
 
-/// Its rules.
+/// Rules of the allocator, for [`Caching`](super::caching::Caching).
 #[derive(Debug)]
 pub(super) struct Bfc {
     next_region: u64,

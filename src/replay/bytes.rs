@@ -1,9 +1,9 @@
-//! The driver below an allocator that is not ours: how much it gave, and what that cost.
+//! Driver of the allocators that are not gpushim's: the held bytes, and the time of the calls.
 
 use super::allocator::{DriverTime, OutOfMemory};
 use super::device::price;
 
-/// Bytes held from a device of limited size.
+/// Bytes that are held from a device of limited size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes {
     capacity: u64,
@@ -12,7 +12,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Of a device with `capacity` bytes.
+    /// Makes a device with `capacity` bytes.
     pub fn new(capacity: u64) -> Bytes {
         Bytes {
             capacity,
@@ -21,7 +21,7 @@ impl Bytes {
         }
     }
 
-    /// `cudaMalloc`.
+    /// Simulates a call of `cudaMalloc`.
     pub fn allocate(&mut self, bytes: u64) -> Result<(), OutOfMemory> {
         let held = self.hold(bytes);
         // A refused call takes the same time for any size.
@@ -29,13 +29,14 @@ impl Bytes {
         held
     }
 
-    /// `cudaFree`.
+    /// Simulates a call of `cudaFree`.
     pub fn release(&mut self, bytes: u64) {
         self.call(price::release(bytes));
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Creates, maps and enables pages of `page` bytes each; none if there is no room for all.
+    /// Creates, maps and enables pages of `page` bytes each. Does nothing if the capacity is too
+    /// small for all.
     pub fn map(&mut self, bytes: u64, page: u64) -> Result<(), OutOfMemory> {
         self.hold(bytes)?;
         let pages = bytes.div_ceil(page.max(1));
@@ -54,12 +55,12 @@ impl Bytes {
         self.held = self.held.saturating_sub(bytes);
     }
 
-    /// Whether this many bytes are left.
+    /// True if this many bytes fit into the capacity.
     pub fn has(&self, bytes: u64) -> bool {
         self.held.saturating_add(bytes) <= self.capacity
     }
 
-    /// The most that can be held.
+    /// Capacity of the device, bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }

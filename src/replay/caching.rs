@@ -1,27 +1,27 @@
-//! What caching allocators that are not ours have in common: blocks cut from memory of the driver, found again by
-//! some rule, and merged when they come back.
+//! Common parts of the caching allocators that are not gpushim's. They cut blocks from driver
+//! memory, find a free block by a rule, and merge free blocks.
 
 use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::bytes::Bytes;
 use super::heap::{Heap, Piece};
 use crate::requests::{InitialState, Request};
 
-/// Sizes as multiples of a unit, bytes.
+/// Rounds bytes up to a multiple of `of`; at least one unit.
 pub(super) fn multiple(bytes: u64, of: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(of).unwrap_or(bytes)
 }
 
-/// What an allocator holds.
+/// Blocks and driver memory of an allocator.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub heap: Heap,
     pub device: Bytes,
-    /// Where each block is, by its number.
+    /// Piece of each block, by the block's number.
     places: Vec<Piece>,
 }
 
 impl Memory {
-    /// A block is in this piece.
+    /// Records the piece of a block.
     pub fn place(&mut self, block: u32, piece: Piece) {
         if let Some(place) = self.places.get_mut(block as usize) {
             *place = piece;
@@ -29,9 +29,9 @@ impl Memory {
     }
 }
 
-/// The parts in which these allocators differ.
+/// Rules in which these allocators differ.
 pub(super) trait Rules {
-    /// The heap that blocks are found in.
+    /// Returns the heap in which blocks are found.
     fn heap(&self) -> Heap {
         Heap::default()
     }
@@ -39,30 +39,30 @@ pub(super) trait Rules {
     /// Bytes of the block for a request of `bytes` bytes.
     fn rounded(&self, bytes: u64) -> u64;
 
-    /// The group whose blocks serve a request for a block of `bytes` bytes.
+    /// Returns the group whose blocks serve a request for a block of `bytes` bytes.
     fn group(&mut self, _request: &Request, _bytes: u64) -> u32 {
         0
     }
 
-    /// The free block that is taken.
+    /// Finds the free block for a request.
     fn find(&mut self, memory: &Memory, group: u32, bytes: u64) -> Option<Piece> {
         memory.heap.best(group, bytes)
     }
 
-    /// Gets memory for a block from the driver. Returns it in hand.
+    /// Gets memory for a block from the driver. The returned piece is not listed as free.
     fn grow(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> Result<Piece, OutOfMemory>;
 
-    /// Whether a block is cut where this would be left.
+    /// True if a block is split when it has `_rest` bytes beyond the `_bytes` of the request.
     fn splits(&self, _bytes: u64, _rest: u64) -> bool {
         true
     }
 
-    /// Whether a block that comes back can serve others only when its streams are done.
+    /// True if a freed block can serve other requests only after its streams have completed.
     fn is_late(&self, _block: u32) -> bool {
         false
     }
 
-    /// A block came back, and is part of this free one.
+    /// Called after a block was freed, with the free block that contains it.
     fn freed(&mut self, _memory: &mut Memory, _whole: Piece) {}
 
     /// Releases cached memory. Most allocators release none.
@@ -79,7 +79,7 @@ pub(super) trait Rules {
     }
 }
 
-/// An allocator by its rules.
+/// A caching allocator with some rules.
 #[derive(Debug)]
 pub(super) struct Caching<R> {
     rules: R,
@@ -87,7 +87,7 @@ pub(super) struct Caching<R> {
 }
 
 impl<R: Rules> Caching<R> {
-    /// On a device of this size, for this number of blocks.
+    /// Makes an allocator on a device of `capacity` bytes, for `blocks` blocks.
     pub fn new(rules: R, capacity: u64, blocks: u32) -> Caching<R> {
         let memory = Memory {
             heap: rules.heap(),
@@ -97,12 +97,12 @@ impl<R: Rules> Caching<R> {
         Caching { rules, memory }
     }
 
-    /// Its rules.
+    /// Returns the rules of the allocator.
     pub fn rules(&self) -> &R {
         &self.rules
     }
 
-    /// The address and the bytes of a block that was handed out.
+    /// Address and bytes of a live block.
     pub fn place(&self, block: u32) -> Option<(u64, u64)> {
         let piece = self.memory.places.get(block as usize).copied();
         let piece = piece.filter(|piece| *piece != Piece::NONE)?;
@@ -110,24 +110,24 @@ impl<R: Rules> Caching<R> {
         Some((heap.address(piece), heap.bytes(piece)))
     }
 
-    /// The address and the bytes of the region of a block that was handed out.
+    /// Address and bytes of the region of a live block.
     pub fn region(&self, block: u32) -> Option<(u64, u64)> {
         let piece = self.memory.places.get(block as usize).copied();
         let piece = piece.filter(|piece| *piece != Piece::NONE)?;
         Some(self.memory.heap.region(piece))
     }
 
-    /// Addresses of regions that have ended since the last call.
+    /// Takes the addresses of the regions that were released since the last call.
     pub fn dropped(&mut self) -> Vec<u64> {
         self.memory.heap.dropped()
     }
 
-    /// Whether a block that comes back can serve others only when its streams are done.
+    /// True if a freed block can serve other requests only after its streams have completed.
     pub fn is_late(&self, block: u32) -> bool {
         self.rules.is_late(block)
     }
 
-    /// A block comes back, whatever still uses it.
+    /// Frees a block, even if streams still use it.
     pub fn release(&mut self, block: u32) {
         let place = self.memory.places.get_mut(block as usize);
         let piece = place.map_or(Piece::NONE, |place| std::mem::replace(place, Piece::NONE));
@@ -171,7 +171,8 @@ impl<R: Rules> Allocator for Caching<R> {
     }
 
     fn trim(&mut self, request: &Request) {
-        // They know nothing of what the program keeps in a stream-ordered pool.
+        // A trim with a stream concerns CUDA's stream-ordered pool, which these allocators do not
+        // use.
         if request.stream.is_none() {
             self.rules.trim(&mut self.memory);
         }

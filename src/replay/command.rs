@@ -1,4 +1,4 @@
-//! `gpushim replay`: what would other allocators have done with a run?
+//! `gpushim replay`: serves a run's requests with other allocators.
 
 use super::device::ReplayDevice;
 use super::policy::{self, Policy};

@@ -1,5 +1,4 @@
-//! A device that serves a pool without being there: it counts what it gave and what the calls would have
-//! cost.
+//! A simulated device for the pools: it counts bytes and the time of driver calls.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,20 +7,20 @@ use super::allocator::DriverTime;
 use gpushim_alloc as alloc;
 use gpushim_alloc::{Driver, Home, PoolId, Stream, pool};
 
-/// The device of a replay.
+/// Device and settings of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayDevice {
-    /// The most bytes that can be held.
+    /// Limit of the device memory, bytes; `None` for no limit.
     pub limit: Option<u64>,
-    /// How many requests the work of the device is behind the host.
+    /// Number of requests by which the work of the device lags behind the host.
     pub lag: u64,
-    /// Of our policies: `GPUSHIM_REUSE`.
+    /// `GPUSHIM_REUSE`, for gpushim's policies.
     pub reuse: alloc::Reuse,
-    /// Of `vmm`: `GPUSHIM_PAGE`, bytes.
+    /// `GPUSHIM_PAGE`, for `vmm`, bytes.
     pub page: u64,
-    /// Of our policies: `GPUSHIM_CACHE_MAX`, bytes.
+    /// `GPUSHIM_CACHE_MAX`, for gpushim's policies, bytes.
     pub cache_max: Option<u64>,
-    /// Of our policies: `GPUSHIM_DECAY`, ns; 0 for never.
+    /// `GPUSHIM_DECAY`, for gpushim's policies, ns; 0 for never.
     pub decay: u64,
 }
 
@@ -38,28 +37,28 @@ impl Default for ReplayDevice {
     }
 }
 
-/// A device on which nothing runs out, bytes: more than any has.
+/// Capacity of a device without a limit, bytes: more than any device has.
 pub(super) const UNLIMITED: u64 = 1 << 46;
 
-/// Memory beyond this size is given in whole pages of it, bytes: as an H100 does.
+/// Page of the device, bytes. Larger allocations take whole pages, as on an H100.
 pub(super) const PAGE: u64 = 2 << 20;
 
-/// What the calls of a driver take on the host, ns: medians of an H100, driver 580.
+/// Host time of driver calls, ns: medians of an H100 with driver 580.
 pub(super) mod price {
-    /// `cuMemCreate`, and what each MiB adds.
+    /// `cuMemCreate`, and the addition for each MiB.
     pub const CREATE: u64 = 11_000;
     pub const CREATE_MIB: u64 = 44;
     /// `cuMemRelease` of a handle.
     pub const DESTROY: u64 = 5_000;
-    /// `cuMemMap`.
+    /// Time of a call of `cuMemMap`.
     pub const MAP: u64 = 600;
-    /// `cuMemSetAccess`.
+    /// Time of `cuMemSetAccess`.
     pub const ALLOW: u64 = 20_000;
-    /// `cuMemUnmap`.
+    /// Time of a call of `cuMemUnmap`.
     pub const UNMAP: u64 = 14_000;
-    /// `cuMemAddressReserve`.
+    /// Time of `cuMemAddressReserve`.
     pub const RESERVE: u64 = 1_000;
-    /// `cuEventRecord`, `cuEventQuery`, `cuStreamWaitEvent`.
+    /// `cuEventRecord`, `cuEventQuery` and `cuStreamWaitEvent`.
     pub const RECORD: u64 = 260;
     pub const QUERY: u64 = 180;
     pub const ORDER: u64 = 230;
@@ -75,27 +74,27 @@ pub(super) mod price {
     }
 }
 
-/// The simulated device. Its work is a fixed number of requests behind the host.
+/// A simulated device. Its work is a fixed number of requests behind the host.
 #[derive(Debug)]
 pub struct Simulated {
-    /// Bytes that may be held.
+    /// Most bytes that can be taken.
     capacity: AtomicU64,
     lag: u64,
     now: AtomicU64,
     next: AtomicU64,
     held: AtomicU64,
-    /// Bytes of the device that this takes.
+    /// Bytes that the allocations take of the device, with the rest of their pages.
     taken: AtomicU64,
     calls: AtomicU64,
     ns: AtomicU64,
 }
 
-/// The simulated driver's only error.
+/// The simulated driver is out of memory; it has no other error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
 impl Simulated {
-    /// With `capacity` bytes, and GPU work `lag` requests behind.
+    /// Makes a device with `capacity` bytes, whose work is `lag` requests behind.
     pub fn new(capacity: u64, lag: u64) -> Simulated {
         Simulated {
             capacity: AtomicU64::new(capacity),
@@ -113,17 +112,17 @@ impl Simulated {
         self.capacity.load(Relaxed)
     }
 
-    /// Bytes that may be held from here on.
+    /// Changes the capacity of the device.
     pub fn set_capacity(&self, bytes: u64) {
         self.capacity.store(bytes, Relaxed);
     }
 
-    /// Bytes that can be had.
+    /// Bytes that are left of the capacity.
     fn free(&self) -> u64 {
         self.capacity().saturating_sub(self.taken())
     }
 
-    /// The next addresses begin here.
+    /// Sets the address of the next allocation.
     pub fn place_next(&self, address: u64) {
         self.next.store(address, Relaxed);
     }
@@ -133,17 +132,17 @@ impl Simulated {
         self.now.fetch_add(1, Relaxed);
     }
 
-    /// Bytes that were got from it.
+    /// Bytes of all allocations, as requested.
     pub fn held(&self) -> u64 {
         self.held.load(Relaxed)
     }
 
-    /// Bytes of the device that this takes.
+    /// Bytes that the allocations take of the device, with the rest of their pages.
     pub fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
 
-    /// The driver calls so far.
+    /// Driver calls so far, and their time.
     pub fn driver_time(&self) -> DriverTime {
         DriverTime {
             calls: self.calls.load(Relaxed),
@@ -160,7 +159,7 @@ impl Simulated {
         self.pay(ns);
     }
 
-    /// Allocates bytes; more than a page takes whole pages of the device.
+    /// Allocates bytes. An allocation of more than a page takes whole pages of the device.
     fn take(&self, bytes: u64) -> Result<(), NoMemory> {
         let taken = self.taken.load(Relaxed).saturating_add(whole(bytes));
         if taken > self.capacity() {

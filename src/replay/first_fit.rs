@@ -1,14 +1,15 @@
-//! Free blocks in the order of their addresses, of which the lowest that is large enough is found.
+//! Free blocks in the order of their addresses. A search finds the lowest block of a sufficient
+//! size.
 //!
-//! They lie in buckets of a bounded number of neighbours, each of which knows its largest block: a search passes whole
-//! buckets by, and a change moves the blocks of one.
+//! The blocks lie in buckets of a bounded size. Each bucket knows its largest block, so a search
+//! skips whole buckets. A change moves the blocks of one bucket only.
 
 use rustc_hash::FxHashMap;
 
-/// The most blocks of a bucket; a fuller one becomes two.
+/// Most blocks of a bucket; a fuller one is split in two.
 const FULL: usize = 128;
 
-/// A free block.
+/// A free block of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Free {
     address: u64,
@@ -16,11 +17,11 @@ struct Free {
     id: u32,
 }
 
-/// Neighbours, the lowest first; never empty.
+/// Blocks in a row, the lowest address first; never empty.
 #[derive(Debug)]
 struct Bucket {
     all: Vec<Free>,
-    /// Bytes of the largest.
+    /// Bytes of the largest block.
     most: u64,
 }
 
@@ -35,14 +36,14 @@ impl Bucket {
     }
 }
 
-/// Free blocks, by group.
+/// Buckets of the free blocks, by group.
 #[derive(Debug, Default)]
 pub(super) struct FirstFit {
     groups: FxHashMap<u32, Vec<Bucket>>,
 }
 
 impl FirstFit {
-    /// Adds a block.
+    /// Adds a block to a group.
     pub fn insert(&mut self, group: u32, address: u64, bytes: u64, id: u32) {
         let buckets = self.groups.entry(group).or_default();
         let at = place(buckets, address);
@@ -82,7 +83,7 @@ impl FirstFit {
         }
     }
 
-    /// The number of the lowest block of a group that has `bytes` bytes.
+    /// Number of the lowest block in a group with at least `bytes` bytes.
     pub fn first(&self, group: u32, bytes: u64) -> Option<u32> {
         let buckets = self.groups.get(&group)?;
         let bucket = buckets.iter().find(|bucket| bucket.most >= bytes)?;
@@ -91,7 +92,7 @@ impl FirstFit {
     }
 }
 
-/// The bucket in which an address is, or is to be.
+/// Index of the bucket for an address: it contains its block, or a new block belongs there.
 fn place(buckets: &[Bucket], address: u64) -> usize {
     let after = buckets.partition_point(|bucket| bucket.lowest() <= address);
     after.saturating_sub(1)

@@ -1,4 +1,4 @@
-//! Our own policies: the code that runs in the shim, over a simulated device.
+//! gpushim's policies: the pools of the shim over a simulated device.
 
 use super::allocator::{Allocator, DriverTime, OutOfMemory};
 use super::device::{NoMemory, Simulated};
@@ -7,37 +7,37 @@ use crate::requests::{Op, Request};
 use gpushim_alloc::pool::{Backing, Pool, Settings};
 use gpushim_alloc::{Context, Grant, Home, Policy, Reuse, Stream, TICKS_TO_DECAY};
 
-/// The one context that there is.
+/// The only context of a replay.
 const CONTEXT: Context = Context(1);
-/// Stands for the legacy default stream where a recording says 0.
+/// Handle of the legacy default stream, which is 0 in a recording.
 const DEFAULT_STREAM: u64 = Stream::LEGACY;
 
-/// Blocks of a run of which so many may be live that no cache has them.
+/// Number of blocks in a run above which the live ones may exceed the CPU's caches.
 const LARGE: u32 = 50_000;
 
-/// The pools of one process under the shim.
+/// Pools of one process under the shim.
 pub struct GpushimAllocator {
     device: Simulated,
-    /// In pages: of streams, and of `cudaMalloc` under `vmm`.
+    /// Pool in pages, for streams, and under `vmm` also for `cudaMalloc`.
     pages: Pool<Simulated>,
-    /// Of `cudaMalloc` otherwise.
+    /// Pool for `cudaMalloc` under the other policies.
     whole: Option<Pool<Simulated>>,
-    /// Bytes that `cudaMalloc` may have cached.
+    /// Most bytes that `cudaMalloc` may cache.
     cache_max: Option<u64>,
-    /// Where each block is, by its number; 0: nowhere.
+    /// Address of each block, by its number; 0 if it is not live.
     places: Vec<u64>,
-    /// Where the blocks are that are freed soon.
+    /// Addresses of blocks that are freed soon.
     soon: Vec<u64>,
-    /// Whether no cache has all blocks that are live.
+    /// True if the live blocks may exceed the CPU's caches.
     is_large: bool,
-    /// Ns from one tick of the background thread to the next; 0: no ticks.
+    /// Time between ticks of the background thread, ns; 0 for no ticks.
     tick: u64,
-    /// When the next tick is, ns.
+    /// Time of the next tick, ns.
     next: u64,
 }
 
 impl GpushimAllocator {
-    /// Pools of a policy on a device, for `blocks` blocks.
+    /// Makes the pools of a policy on a device, for `blocks` blocks.
     pub fn new(device: &ReplayDevice, policy: Policy, blocks: u32) -> GpushimAllocator {
         let orders = device.reuse == Reuse::Order;
         let pages = Settings {
@@ -68,7 +68,7 @@ impl GpushimAllocator {
         }
     }
 
-    /// Advances the clock to `ns`: cached memory that was not used for the decay is released.
+    /// Advances the clock to `ns` and releases cached memory that was unused for the decay time.
     fn advance(&mut self, ns: u64) {
         self.device.advance();
         // After this many ticks without requests no cached memory is left.
@@ -99,7 +99,7 @@ impl GpushimAllocator {
             .allocate(&self.device, stream(request), request.bytes)
     }
 
-    /// The pool that serves a request.
+    /// Returns the pool that serves a request.
     fn pool(&self, request: &Request) -> &Pool<Simulated> {
         match &self.whole {
             Some(whole) if request.stream.is_none() => whole,
@@ -107,7 +107,7 @@ impl GpushimAllocator {
         }
     }
 
-    /// Gives back what `cudaMalloc` has cached beyond its most.
+    /// Releases the cached memory of `cudaMalloc` beyond `GPUSHIM_CACHE_MAX`.
     fn keep_at_most(&self, pool: &Pool<Simulated>) {
         let Some(most) = self.cache_max else { return };
         let stats = pool.stats();
@@ -150,7 +150,7 @@ impl Allocator for GpushimAllocator {
 
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
         self.advance(request.ns);
-        // As in the shim, nothing is refused while another pool holds what is free.
+        // As in the shim, a request fails only after all pools have released their cached memory.
         let grant = self.serve(request).or_else(|_| {
             self.give_back();
             self.serve(request)
@@ -169,7 +169,7 @@ impl Allocator for GpushimAllocator {
             return;
         };
         let pool = self.pool(request);
-        // It knows the address, of a live block.
+        // The address is of a live block of this pool, so the call succeeds.
         let _ = pool.free(stream(request), address, |_| ());
         if request.stream.is_none() {
             self.keep_at_most(pool);

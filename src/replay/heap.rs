@@ -1,22 +1,24 @@
-//! Regions of addresses that are split into blocks and merged again: what the allocators that are not ours
-//! are made of.
+//! Regions of addresses that are split into blocks and merged again. All allocators except
+//! gpushim's use them.
 //!
-//! A region belongs to a group; free blocks are found by group. Blocks of two regions never merge, and the
-//! first block of a region keeps its number as long as the region is there.
+//! A region belongs to a group, and free blocks are found by group. Blocks of two regions never
+//! merge. The first block of a region keeps its number until the region is dropped.
+//!
+//! A block is free, used, or unmapped. A used block is not listed as free.
 
 use std::collections::BTreeSet;
 
 use super::first_fit::FirstFit;
 
-/// No block.
+/// Number that stands for no block.
 const NONE: u32 = u32::MAX;
 
-/// The number of a block of a [`Heap`].
+/// Number of a block in a [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Piece(u32);
 
 impl Piece {
-    /// Stands for no block.
+    /// Value that stands for no block.
     pub const NONE: Piece = Piece(NONE);
 }
 
@@ -28,31 +30,31 @@ struct Node {
     after: u32,
     group: u32,
     is_free: bool,
-    /// Addresses without memory behind them are neither free nor used.
+    /// False for addresses without memory; these are neither free nor used.
     is_mapped: bool,
 }
 
-/// Free and used blocks.
+/// Free, used and unmapped blocks of regions.
 #[derive(Debug, Default)]
 pub(super) struct Heap {
     nodes: Vec<Node>,
-    /// Nodes that stand for nothing.
+    /// Numbers of nodes that can be used again.
     unused: Vec<u32>,
     by_size: BTreeSet<(u32, u64, u64, u32)>,
-    /// By address, for those that take the lowest block that fits.
+    /// Free blocks by address, for the allocators with first fit.
     by_address: Option<FirstFit>,
     unmapped: BTreeSet<(u32, u64, u32)>,
-    /// Where the next region begins.
+    /// Address of the next region.
     next: u64,
-    /// Addresses of regions that have ended since the last call of [`Heap::dropped`].
+    /// Addresses of regions that were dropped since the last call of [`Heap::dropped`].
     dropped: Vec<u64>,
 }
 
-/// Regions lie so far apart that none is taken for the other's neighbour.
+/// Bytes between regions, so that they are never adjacent.
 const APART: u64 = 1 << 30;
 
 impl Heap {
-    /// One in which [`Heap::first`] finds blocks.
+    /// Makes a heap that supports [`Heap::first`].
     pub fn with_first_fit() -> Heap {
         Heap {
             by_address: Some(FirstFit::default()),
@@ -60,14 +62,15 @@ impl Heap {
         }
     }
 
-    /// A region of free memory. Returns its one block, which is still to be [released](Heap::release).
+    /// Adds a region and returns its one block, which is used until it is
+    /// [released](Heap::release).
     pub fn add(&mut self, group: u32, bytes: u64) -> Piece {
         let address = self.next;
         self.next = address.saturating_add(bytes).saturating_add(APART);
         self.add_at(group, address, bytes)
     }
 
-    /// As [`Heap::add`], where the address is known.
+    /// Adds a region like [`Heap::add`], at a known address.
     pub fn add_at(&mut self, group: u32, address: u64, bytes: u64) -> Piece {
         self.next = self
             .next
@@ -84,19 +87,20 @@ impl Heap {
         Piece(self.put(node))
     }
 
-    /// The smallest free block of a group that has `bytes` bytes; the lowest one of several.
+    /// Finds the smallest free block of a group with at least `bytes` bytes; of several, the
+    /// lowest.
     pub fn best(&self, group: u32, bytes: u64) -> Option<Piece> {
         self.fitting(group, bytes).next()
     }
 
-    /// The free blocks of a group that have `bytes` bytes, by size and then by address.
+    /// Free blocks of a group with at least `bytes` bytes, by size and then by address.
     pub fn fitting(&self, group: u32, bytes: u64) -> impl Iterator<Item = Piece> + '_ {
         let fitting = self.by_size.range((group, bytes, 0, 0)..);
         let of_group = fitting.take_while(move |&&(of, ..)| of == group);
         of_group.map(|&(.., id)| Piece(id))
     }
 
-    /// The largest free block of a group.
+    /// Finds the largest free block of a group.
     pub fn largest(&self, group: u32) -> Option<Piece> {
         let all = self
             .by_size
@@ -104,14 +108,15 @@ impl Heap {
         all.last().map(|&(.., id)| Piece(id))
     }
 
-    /// The lowest free block of a group that has `bytes` bytes; none in a heap that was not made for it.
+    /// Finds the lowest free block of a group with at least `bytes` bytes. `None` without [first
+    /// fit](Heap::with_first_fit).
     pub fn first(&self, group: u32, bytes: u64) -> Option<Piece> {
         self.by_address.as_ref()?.first(group, bytes).map(Piece)
     }
 
     /// Bytes of the largest free block.
     pub fn largest_free(&self) -> u64 {
-        // The last of each group.
+        // The last block of each group is its largest.
         let mut largest = 0;
         let mut from = (0, 0, 0, 0);
         while let Some(&(group, ..)) = self.by_size.range(from..).next() {
@@ -126,23 +131,24 @@ impl Heap {
         largest
     }
 
-    /// Bytes of a block.
+    /// Returns the bytes of a block.
     pub fn bytes(&self, piece: Piece) -> u64 {
         self.node(piece).map_or(0, |node| node.bytes)
     }
 
-    /// A free block is handed out.
+    /// Makes a free block used.
     pub fn take(&mut self, piece: Piece) {
         self.unlist(piece);
     }
 
-    /// Shortens a block in hand to `bytes` bytes; the rest becomes free.
+    /// Shortens a used block to `bytes` bytes; the rest becomes free.
     pub fn split(&mut self, piece: Piece, bytes: u64) {
         let rest = self.cut(piece, bytes);
         self.release(rest);
     }
 
-    /// Shortens a block in hand to `bytes` bytes and returns the rest, in hand; [`Piece::NONE`] if there is none.
+    /// Shortens a used block to `bytes` bytes. Returns the rest as a used block; [`Piece::NONE`] if
+    /// there is none.
     pub fn cut(&mut self, piece: Piece, bytes: u64) -> Piece {
         let Some(node) = self.node(piece).copied().filter(|node| node.bytes > bytes) else {
             return Piece::NONE;
@@ -163,7 +169,7 @@ impl Heap {
         Piece(rest)
     }
 
-    /// A block in hand comes back and becomes one with its free neighbours. Returns that block.
+    /// Frees a used block and merges it with adjacent free blocks. Returns the merged block.
     pub fn release(&mut self, piece: Piece) -> Piece {
         let Some(node) = self.node(piece).copied() else {
             return piece;
@@ -183,7 +189,7 @@ impl Heap {
         whole
     }
 
-    /// Makes the region longer at the end of its last block; the new part is its own block, in hand.
+    /// Extends a region at its last block. The new part is a used block of its own.
     pub fn extend(&mut self, last: Piece, bytes: u64) -> Piece {
         let Some(node) = self.node(last).copied() else {
             return Piece::NONE;
@@ -206,18 +212,18 @@ impl Heap {
         Piece(new)
     }
 
-    /// Whether a block is free; none is not.
+    /// True if a block is free; false for [`Piece::NONE`].
     pub fn is_free(&self, piece: Piece) -> bool {
         self.node(piece).is_some_and(|node| node.is_free)
     }
 
-    /// Whether a block is all of its region.
+    /// True if a block is its whole region.
     pub fn is_region(&self, piece: Piece) -> bool {
         let node = self.node(piece);
         node.is_some_and(|node| node.before == NONE && node.after == NONE)
     }
 
-    /// A free block that is all of its region ends.
+    /// Drops the region of a free block that is its whole region.
     pub fn drop_region(&mut self, piece: Piece) {
         if self.is_region(piece) && self.is_free(piece) {
             self.dropped.push(self.address(piece));
@@ -226,12 +232,12 @@ impl Heap {
         }
     }
 
-    /// Addresses of regions that have ended since the last call.
+    /// Takes the addresses of the regions that were dropped since the last call.
     pub fn dropped(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.dropped)
     }
 
-    /// The address and the bytes of the region of a block.
+    /// Address and bytes of the region of a block.
     pub fn region(&self, piece: Piece) -> (u64, u64) {
         let (mut first, mut last) = (piece, piece);
         while self.before(first) != Piece::NONE {
@@ -244,7 +250,7 @@ impl Heap {
         (base, self.address(last) + self.bytes(last) - base)
     }
 
-    /// All free blocks.
+    /// Returns all free blocks, by group and address.
     pub fn free(&self) -> Vec<Piece> {
         let all = self.by_size.iter();
         let mut all: Vec<(u32, u64, u32)> = all
@@ -254,34 +260,34 @@ impl Heap {
         all.into_iter().map(|(.., id)| Piece(id)).collect()
     }
 
-    /// The group of a block.
+    /// Returns the group of a block.
     pub fn group(&self, piece: Piece) -> u32 {
         self.node(piece).map_or(0, |node| node.group)
     }
 
-    /// Where a block begins.
+    /// Returns the address of a block.
     pub fn address(&self, piece: Piece) -> u64 {
         self.node(piece).map_or(0, |node| node.address)
     }
 
-    /// The block before one in its region.
+    /// The block before a block in its region.
     pub fn before(&self, piece: Piece) -> Piece {
         self.node(piece)
             .map_or(Piece::NONE, |node| Piece(node.before))
     }
 
-    /// The block after one in its region.
+    /// The block after a block in its region.
     pub fn after(&self, piece: Piece) -> Piece {
         self.node(piece)
             .map_or(Piece::NONE, |node| Piece(node.after))
     }
 
-    /// Whether a block has no memory behind it; none has.
+    /// True if a block has no memory; false for [`Piece::NONE`].
     pub fn is_unmapped(&self, piece: Piece) -> bool {
         self.node(piece).is_some_and(|node| !node.is_mapped)
     }
 
-    /// Blocks of a group that have no memory behind them, the lowest first.
+    /// Blocks of a group without memory, the lowest first.
     pub fn unmapped(&self, group: u32) -> impl Iterator<Item = Piece> + '_ {
         let all = self
             .unmapped
@@ -289,7 +295,7 @@ impl Heap {
         all.map(|&(.., id)| Piece(id))
     }
 
-    /// A block in hand loses the memory behind it, and becomes one with neighbours that have none.
+    /// Removes the memory of a used block and merges it with adjacent unmapped blocks.
     pub fn unmap(&mut self, piece: Piece) {
         let Some(node) = self.node(piece).copied() else {
             return;
@@ -310,7 +316,7 @@ impl Heap {
         }
     }
 
-    /// Maps memory to the first `bytes` bytes of a block, which are then in hand.
+    /// Maps memory to the first `bytes` bytes of an unmapped block, which becomes used.
     pub fn map(&mut self, piece: Piece, bytes: u64) {
         if !self.is_unmapped(piece) {
             return;
@@ -347,7 +353,7 @@ impl Heap {
         (self.nodes.len() - 1) as u32
     }
 
-    /// What comes after becomes part of the block.
+    /// Merges the block `after` into the block before it.
     fn join(&mut self, piece: Piece, after: Piece) {
         let Some(gone) = self.node(after).copied() else {
             return;

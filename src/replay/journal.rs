@@ -1,28 +1,29 @@
-//! What the steps of a run are made of. Which steps there are may be found out while it is served.
+//! Journal of a replay, from which its steps are computed. The steps may be recognised only after
+//! the replay has begun.
 
 use super::allocator::DriverTime;
 use super::step::Step;
 use crate::requests::{Op, Requests};
 
-/// What is held after a request, and what calls of the driver there were.
+/// Held bytes and driver calls after a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held {
-    /// Which request, from 0.
+    /// Index of the request, from 0.
     after: usize,
     reserved: u64,
     time: DriverTime,
 }
 
-/// How a run went, request by request: where something changed.
+/// Changes of the held memory and the driver calls over a replay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     held: Vec<Held>,
-    /// The allocations that were refused, in order.
+    /// Indices of the refused allocations, in order.
     pub refused: Vec<usize>,
 }
 
 impl Journal {
-    /// After a request.
+    /// Notes the state after a request, if it has changed.
     #[inline]
     pub fn note(&mut self, after: usize, reserved: u64, time: DriverTime) {
         let last = self.held.last().copied().unwrap_or_default();
@@ -35,10 +36,10 @@ impl Journal {
         }
     }
 
-    /// The steps of these requests, which are those that were served.
+    /// Computes the steps of the served requests.
     pub fn steps(self, requests: &Requests) -> Vec<Step> {
         let bounds = requests.steps();
-        // One that begins with the first request has begun.
+        // A step that begins with the first request is already open.
         let mut passed = usize::from(bounds.first() == Some(&0));
         let (mut steps, mut open, mut begun) = (Vec::new(), Step::default(), DriverTime::default());
         let (mut requested, mut now) = (0_u64, Held::default());

@@ -1,29 +1,31 @@
-//! The least limit at which requests still fit.
+//! Finds the least limit at which requests still fit.
 
 use super::allocator::Allocator;
 use crate::requests::{Op, Requests};
 
-/// The resolution of a limit: this many bytes, or a thousandth of it if that is more.
+/// Resolution of a limit: this many bytes, or a thousandth of the limit if that is more.
 const STEP: u64 = 2 << 20;
-/// How often a limit that was too small is raised by a half.
+/// Most increases of a limit that was too small, by a half each.
 const RAISES: u32 = 8;
-/// The most replays of one search.
+/// Most replays of one search.
 pub const LEAST_LIMIT_REPLAYS: usize = 20;
 
-/// What is known before a search.
+/// Facts that are known before a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// The most bytes that are live: a limit below is never enough.
+    /// Peak of the live bytes; a lower limit is never enough.
     pub live: u64,
-    /// Bytes that are likely enough: what is taken without a limit.
+    /// Bytes that are likely to be enough: the amount that is taken without a limit.
     pub likely: u64,
     /// Bytes that are known to be enough.
     pub enough: Option<u64>,
 }
 
-/// The least limit under which nothing is refused, bytes, by bisection: it is taken that what fits into some memory
-/// fits into more. `fits` says whether a limit is enough, or `None` if there is no time to find out; then the answer is
-/// the least limit that was seen to be enough, or `None`. At most [`LEAST_LIMIT_REPLAYS`] limits are tried.
+/// Searches by bisection for the least limit under which nothing is refused, bytes. It assumes that
+/// a larger limit never refuses more.
+///
+/// `fits` returns whether a limit is enough, or `None` if there is no time. Then the result is the
+/// least sufficient limit so far, or `None`. At most [`LEAST_LIMIT_REPLAYS`] limits are tried.
 pub fn least_limit(known: Known, fits: &mut dyn FnMut(u64) -> Option<bool>) -> Option<u64> {
     let mut below = known.live.saturating_sub(1);
     let mut enough = known.enough;
@@ -53,7 +55,7 @@ pub fn least_limit(known: Known, fits: &mut dyn FnMut(u64) -> Option<bool>) -> O
     Some(enough)
 }
 
-/// Whether an allocator serves all requests. Ends at the first that it refuses.
+/// True if an allocator serves all requests. The replay ends at the first refused one.
 pub(super) fn fits(requests: &Requests, allocator: &mut dyn Allocator) -> bool {
     let skip = if allocator.begin_with(requests.given()) {
         requests.given().blocks.len()
@@ -118,7 +120,7 @@ mod tests {
             left -= 1;
             (left >= 0).then_some(limit >= 1050 * MIB)
         };
-        // 1,200 MiB, then half of the way down to what is live.
+        // 1,200 MiB, then the middle between this and the live bytes.
         let found = least_limit(known(1200), &mut fits).map(|limit| limit.div_ceil(MIB));
         assert_eq!(found, Some(1100));
     }

@@ -1,9 +1,14 @@
-//! What another allocator would have done with a run that was recorded.
+//! Replays the requests of a recorded run with other allocators.
 //!
-//! [`Requests`](crate::requests::Requests) are the allocations and frees of a recording, in order. An [`Allocator`]
-//! serves them without a GPU: our own policies ([`GpushimAllocator`]) by the code that the shim runs, over a
-//! [`Simulated`] device; other allocators (`bfc`, `rmm`, `torch`) from their documentation. [`run`] serves requests
-//! with an allocator and returns the reserved memory and the driver calls; `text` is the table.
+//! [`Requests`](crate::requests::Requests) are the allocations and frees of a recording, in order.
+//! An [`Allocator`] serves them without a GPU:
+//!
+//! * gpushim's policies ([`GpushimAllocator`]) are the code of the shim over a [`Simulated`]
+//!   device.
+//! * Other allocators (`bfc`, `rmm`, `torch`) are models from their documentation.
+//!
+//! [`run`] serves requests with an allocator and returns the reserved memory and the driver calls.
+//! `text` is the table.
 
 mod allocator;
 mod bfc;

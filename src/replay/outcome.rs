@@ -1,4 +1,4 @@
-//! What came of a replay.
+//! Figures of a replay, and their course over the run.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::journal::Journal;
 use super::step::Step;
 use crate::requests::{Op, Request, Requests};
 
-/// Most points of a curve.
+/// Most points of a [`Curve`].
 const POINTS: usize = 512;
 
 /// A part of a run: the highest figures in it.
@@ -86,7 +86,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of requests that are about to be served. `has_steps`: they are divided into steps afterwards.
+    /// Makes the outcome of a replay before its first request. With `has_steps`,
+    /// [`Outcome::divide`] follows after the replay.
     pub(super) fn new(requests: &Requests, has_steps: bool) -> Outcome {
         Outcome {
             allocations: 0,
@@ -121,7 +122,7 @@ impl Outcome {
         });
     }
 
-    /// After a request.
+    /// Updates the figures after a request.
     #[inline]
     pub(super) fn see<A: Allocator + ?Sized>(
         &mut self,
@@ -156,7 +157,7 @@ impl Outcome {
         }
     }
 
-    /// Makes the steps, which the requests know now.
+    /// Computes the steps, which are known to the requests by now.
     pub(super) fn divide(&mut self, requests: &Requests) {
         if let Some(journal) = self.journal.take() {
             self.steps = journal.steps(requests);

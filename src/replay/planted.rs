@@ -1,5 +1,5 @@
-//! Snapshots made up for tests: what a program asks of PyTorch's allocator, served by its rules, in the
-//! form in which PyTorch writes it.
+//! Snapshots for tests, in PyTorch's format. The model of PyTorch's allocator serves the requests
+//! of a simulated program.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::torch::Torch;
 use crate::recording::Snapshot;
 use crate::requests::{Op, Request, Requests};
 
-/// The most blocks of a run.
+/// Most blocks of a planted run.
 const BLOCKS: u32 = 1 << 16;
 
-/// A block that was handed out.
+/// A block of a simulated program.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedBlock {
     number: u32,
@@ -23,21 +23,21 @@ pub struct PlantedBlock {
     stream: u64,
 }
 
-/// A program that asks for memory.
+/// A simulated program with PyTorch's allocator.
 pub struct Planted {
     torch: Caching<Torch>,
     capacity: u64,
     entries: Vec<Value>,
-    /// The segments now: bytes and stream, by address.
+    /// Current segments by address: bytes and stream.
     segments: BTreeMap<u64, (u64, u64)>,
     live: BTreeMap<u64, (PlantedBlock, &'static str, Value)>,
     next: u32,
-    /// The line of the function that asks, where that is to differ from call to call.
+    /// Line of the allocating function, for calls that need different lines.
     pub line: Option<u64>,
 }
 
 impl Planted {
-    /// Begins on a device of this size, bytes.
+    /// Begins a run on a device of `capacity` bytes.
     pub fn new(capacity: u64) -> Planted {
         let requests = Requests::default();
         Planted {
@@ -69,7 +69,8 @@ impl Planted {
         }
     }
 
-    /// A function asks for memory on a stream; `None` if there is none, which the history then tells.
+    /// Allocates memory on a stream in a function. If that fails it returns `None` and notes `oom`
+    /// in the history.
     pub fn take(&mut self, function: &str, stream: u64, bytes: u64) -> Option<PlantedBlock> {
         let of_name = function.bytes().map(u64::from).sum::<u64>();
         let line = self.line.unwrap_or(of_name);
@@ -119,12 +120,12 @@ impl Planted {
         }
     }
 
-    /// Nothing was recorded: there is no history.
+    /// Discards the history of the run.
     pub fn forget(&mut self) {
         self.entries.clear();
     }
 
-    /// The program drops a block, which other streams still use.
+    /// Frees a block that other streams still use.
     pub fn drop_early(&mut self, block: PlantedBlock) {
         self.note(
             "free_requested",
@@ -137,7 +138,7 @@ impl Planted {
         }
     }
 
-    /// Streams are done with a block that was dropped.
+    /// Completes the work of other streams with a freed block.
     pub fn is_done(&mut self, block: PlantedBlock) {
         self.note(
             "free_completed",
@@ -150,26 +151,26 @@ impl Planted {
         self.torch.free(&request);
     }
 
-    /// Takes a segment of this size on a stream, of which a small block is kept. Returns the rest, to be
-    /// freed.
+    /// Takes a segment of this size on a stream and keeps a small block in it. Returns the rest as
+    /// a block to be freed.
     pub fn pin(&mut self, stream: u64, bytes: u64) -> PlantedBlock {
         const PIN: u64 = 3 << 19;
         let whole = self.take("whole", stream, bytes).expect("memory");
         self.free(whole);
-        // No loop makes it: each has a line of its own.
+        // A line of its own for each call keeps it from being recognised as a loop.
         self.line = Some(1000 + u64::from(self.next));
         self.take("pin", stream, PIN).expect("memory");
         self.line = None;
         self.take("rest", stream, bytes - PIN).expect("memory")
     }
 
-    /// The program drops a block.
+    /// Frees a block that no stream uses.
     pub fn free(&mut self, block: PlantedBlock) {
         self.drop_early(block);
         self.is_done(block);
     }
 
-    /// Writes what PyTorch would write.
+    /// Writes the snapshot as PyTorch would.
     pub fn pickle(&self) -> Vec<u8> {
         let segments = self.segments.iter().map(|(address, (size, stream))| {
             let its = self.live.range(*address..address + size);
@@ -193,13 +194,13 @@ impl Planted {
         bytes
     }
 
-    /// Opens what PyTorch would write.
+    /// Opens the snapshot that PyTorch would write.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of("planted.pickle".as_ref(), &self.pickle()).expect("a snapshot")
     }
 }
 
-/// Writes a value as a pickle has it.
+/// Writes a value in the pickle format.
 pub fn pickled(value: &Value, out: &mut Vec<u8>) {
     let text = |text: &str, out: &mut Vec<u8>| {
         out.push(b'X');

@@ -1,4 +1,4 @@
-//! The allocators that a run can be replayed with, by name.
+//! Names of the allocators that a run can be replayed with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,27 +16,27 @@ use crate::requests::Requests;
 use gpushim_alloc as alloc;
 use gpushim_config::duration;
 
-/// An allocator.
+/// An allocator for a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// One of ours, for `cudaMalloc` and for streams; `vmm` is what `auto` means.
+    /// A policy of gpushim, for `cudaMalloc` and for streams. `auto` is `vmm`.
     Gpushim(alloc::Policy),
     /// PyTorch's caching allocator.
     Torch,
-    /// The same with expandable segments.
+    /// PyTorch's caching allocator with expandable segments.
     TorchExpandable,
-    /// The same on elastic segments: memory is where a block is.
+    /// PyTorch's caching allocator on elastic segments, which have memory only where a block is.
     TorchElastic,
-    /// RMM's pool.
+    /// Pool of RMM, `pool_memory_resource`.
     RmmPool,
-    /// RMM's arenas.
+    /// Arenas of RMM, `arena_memory_resource`.
     RmmArena,
     /// The best-fit-with-coalescing allocator of TensorFlow and XLA.
     Bfc,
 }
 
 impl Policy {
-    /// All of them: ours first.
+    /// All allocators, gpushim's first.
     pub const ALL: [Policy; 8] = [
         Policy::Gpushim(alloc::Policy::Vmm),
         Policy::Gpushim(alloc::Policy::Blocks),
@@ -48,7 +48,7 @@ impl Policy {
         Policy::Bfc,
     ];
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Gpushim(policy) => policy.name(),
@@ -61,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// What there is to know of it, for people.
+    /// Returns a description for the table.
     pub const fn about(self) -> &'static str {
         match self {
             Policy::Gpushim(alloc::Policy::Vmm) => "gpushim, by default",
@@ -75,7 +75,7 @@ impl Policy {
         }
     }
 
-    /// Makes it, for these requests.
+    /// Makes the allocator for some requests.
     pub fn build(self, device: &ReplayDevice, requests: &Requests) -> Box<dyn Allocator> {
         let blocks = requests.blocks();
         let capacity = device.limit.unwrap_or(UNLIMITED);
@@ -93,7 +93,7 @@ impl Policy {
     }
 }
 
-/// Parses a value of `GPUSHIM_DECAY`, in ns as [`ReplayDevice::decay`] has it.
+/// Parses a value of `GPUSHIM_DECAY`. The result is in ns, as in [`ReplayDevice::decay`].
 pub fn decay(text: &str) -> Option<u64> {
     let decay = match text {
         "off" => Duration::ZERO,
@@ -118,7 +118,7 @@ impl FromStr for Policy {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Policy> {
-        // As for `GPUSHIM_POLICY`.
+        // `GPUSHIM_POLICY` accepts this name, too.
         if name == "auto" {
             return Ok(Policy::Gpushim(alloc::Policy::Vmm));
         }

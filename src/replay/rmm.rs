@@ -1,8 +1,8 @@
-//! The two pools of RMM, by its documentation: `pool_memory_resource`, which doubles, and
-//! `arena_memory_resource`, which has an arena for each stream.
+//! The two pools of RMM, by its documentation: `pool_memory_resource` with a size that doubles, and
+//! `arena_memory_resource` with an arena for each stream.
 //!
-//! The initial size of the pool is 0 here, so that it grows from the first request on. The arenas reserve half of the
-//! available memory at the start, unless configured otherwise, and never more.
+//! The initial size of the pool is 0 here, so that it grows from the first request. By default the
+//! arenas reserve half of the available memory at the start, and never more.
 
 use rustc_hash::FxHashMap;
 
@@ -12,15 +12,17 @@ use super::device::UNLIMITED;
 use super::heap::{Heap, Piece};
 use crate::requests::Request;
 
-/// Sizes are multiples of it, bytes (`CUDA_ALLOCATION_ALIGNMENT`).
+/// Unit of sizes, bytes (`CUDA_ALLOCATION_ALIGNMENT`).
 const BLOCK: u64 = 256;
-/// The least that an arena takes at a time (`superblock::minimum_size`).
+/// Least bytes that an arena takes at a time (`superblock::minimum_size`).
 const SUPERBLOCK: u64 = 1 << 20;
 /// Available bytes if no limit is given: an H100's memory according to the driver.
 const DEVICE: u64 = 85_017_493_504;
 
-/// `pool_memory_resource`: best fit over what a stream freed, then over what others did; doubles. Streams wait for
-/// each other before it grows: what one freed is another's, too.
+/// `pool_memory_resource`: best fit, first among blocks of the same stream, then among blocks of
+/// others. Before the pool grows, streams wait for each other, so blocks of all streams are one
+/// group here. A growth adds the held bytes once more, or the request if it is larger. If the
+/// driver refuses, it tries half of that.
 #[derive(Debug, Default)]
 pub(super) struct Pool;
 
@@ -41,16 +43,16 @@ impl Rules for Pool {
     }
 }
 
-/// `arena_memory_resource`: first fit in the superblocks of a stream's arena, which come from one range of
-/// addresses and return to it when they are empty.
+/// `arena_memory_resource`: first fit in the superblocks of a stream's arena. Superblocks are cut
+/// from one range of addresses and return to it when they are empty.
 #[derive(Debug)]
 pub(super) struct Arena {
-    /// The range that superblocks are cut from; each is a region of its arena.
+    /// Range from which superblocks are cut. Each superblock is a region of its arena.
     global: Heap,
-    /// The last block of the range.
+    /// Last block of the range.
     last: Option<Piece>,
     arenas: FxHashMap<u64, u32>,
-    /// The superblock, in the range, of a region's first block.
+    /// Superblock in the range, by the first block of its region.
     superblocks: FxHashMap<Piece, Piece>,
 }
 
@@ -66,14 +68,15 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// The range was divided or joined here.
+    /// Updates `last` after the range was divided or merged at a block.
     fn changed(&mut self, piece: Piece) {
         if piece != Piece::NONE && self.global.after(piece) == Piece::NONE {
             self.last = Some(piece);
         }
     }
 
-    /// A free range of `bytes` bytes. If no limit is set and half of an H100 is not enough, a larger device is assumed.
+    /// Takes a free range of `bytes` bytes. Without a limit, a larger device is assumed if half of
+    /// an H100 is not enough.
     fn reach(&mut self, memory: &mut Memory, bytes: u64) -> Result<Piece, OutOfMemory> {
         let is_limited = memory.device.capacity() < UNLIMITED;
         let Some(last) = self.last else {
@@ -127,7 +130,7 @@ impl Rules for Arena {
         memory.heap.first(group, bytes)
     }
 
-    /// A superblock for an arena, with room for a block.
+    /// Takes a superblock for an arena, with room for a block.
     fn grow(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> Result<Piece, OutOfMemory> {
         let bytes = multiple(bytes, SUPERBLOCK);
         let found = match self.global.first(0, bytes) {
@@ -181,7 +184,8 @@ mod tests {
         }
     }
 
-    /// Where the range ends is known, however it is divided and joined; else it would grow from a wrong place.
+    /// The end of the range stays known after any division and merge. Otherwise the range would
+    /// grow at a wrong address.
     #[test]
     fn the_range_ends_with_its_last_block() {
         let mut arenas = Caching::new(Arena::default(), UNLIMITED, 4000);

@@ -1,4 +1,4 @@
-//! Drives an allocator with recorded requests.
+//! Serves recorded requests with an allocator.
 
 use super::allocator::Allocator;
 use super::outcome::Outcome;
@@ -6,14 +6,13 @@ use super::torch;
 use crate::requests::{Op, Request, Requests};
 use rustc_hash::FxHashSet;
 
-/// The options of PyTorch's allocator that were set when requests were recorded, as they are written into
-/// `PYTORCH_CUDA_ALLOC_CONF`; empty if none was.
+/// Options of PyTorch's allocator at the time of the recording, in the format of
+/// `PYTORCH_CUDA_ALLOC_CONF`; empty if all are at their default.
 pub fn torch_options(requests: &Requests) -> String {
     torch::Options::of(requests).to_string()
 }
 
-/// Serves all requests and returns the outcome. What is left out of them by an earlier refusal is left out: a block
-/// that could not be had is not freed.
+/// Serves all requests and returns the outcome. The free of a refused block is skipped.
 pub fn run<A: Allocator + ?Sized>(requests: &Requests, allocator: &mut A) -> Outcome {
     let has_steps = !requests.steps().is_empty();
     let mut outcome = run_watched(requests, allocator, has_steps, &mut |_| {});
@@ -21,13 +20,13 @@ pub fn run<A: Allocator + ?Sized>(requests: &Requests, allocator: &mut A) -> Out
     outcome
 }
 
-/// Requests between two reports of progress.
+/// Number of requests between two reports of progress.
 const LOOK: usize = 1 << 14;
-/// Requests that an allocator is told of before they come.
+/// Number of requests that are announced to an allocator in advance.
 const AHEAD: usize = 32;
 
-/// As [`run`], telling from time to time how many requests were served. `has_steps`: [`Outcome::divide`] follows, once the requests
-/// know their steps.
+/// Serves all requests as [`run`] does, and reports the number of served requests from time to
+/// time. With `has_steps`, [`Outcome::divide`] follows when the requests know their steps.
 pub fn run_watched<A: Allocator + ?Sized>(
     requests: &Requests,
     allocator: &mut A,
@@ -65,12 +64,12 @@ pub fn run_watched<A: Allocator + ?Sized>(
     run.outcome
 }
 
-/// How far a run is.
+/// State of a replay between requests.
 struct Run {
     outcome: Outcome,
-    /// Blocks that could not be had.
+    /// Blocks whose allocation was refused.
     refused: FxHashSet<u32>,
-    /// Requests that the allocator has begun with.
+    /// Number of first requests that [`Allocator::begin_with`] has already restored.
     skip: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A step of a run, as a replay of it went.
+//! Figures of one step in a replay.
 
 use serde::Serialize;
 

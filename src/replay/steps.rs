@@ -1,4 +1,4 @@
-//! The steps of a replay, in a table: the first, the last, the worst.
+//! Table of the steps of a replay: the first, the last and the largest figures.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 
 impl OfDevice {
-    /// Writes a line for each policy, if there are steps.
+    /// Writes a row for each policy, if there are steps.
     pub(super) fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcomes = self.policies.iter();
         let outcomes = outcomes.map(|of| (of.policy, &of.outcome));
@@ -51,7 +51,7 @@ impl OfDevice {
     }
 }
 
-/// A figure of the first step, the last, and the one that has most.
+/// Formats a figure of the first step, of the last, and the largest of all.
 fn three(steps: &[Step], of: impl Fn(&Step) -> u64, shown: impl Fn(u64) -> String) -> String {
     let of = |step: Option<&Step>| step.map_or(0, &of);
     let most = steps.iter().map(|step| of(Some(step))).max();

@@ -73,7 +73,8 @@ fn torch_gets_segments_by_its_rules() {
 
 #[test]
 fn torch_splits_large_blocks_only_where_more_than_a_small_one_is_left() {
-    // 19 of 20 MiB: 1 MiB is left, which stays with the block; the next one needs a segment.
+    // 19 of 20 MiB are used. The last MiB stays with its block, so the next request needs a
+    // segment.
     let steps = [
         (Op::Allocate, 0, 5 * MIB),
         (Op::Allocate, 1, 9 * MIB),
@@ -84,7 +85,7 @@ fn torch_splits_large_blocks_only_where_more_than_a_small_one_is_left() {
         outcome(Policy::Torch, &made(&steps), None).peak_reserved,
         40 * MIB
     );
-    // 18 of 20 MiB: the rest serves.
+    // 18 of 20 MiB are used; the rest serves the next request.
     let steps = [
         (Op::Allocate, 0, 9 * MIB),
         (Op::Allocate, 1, 9 * MIB),
@@ -120,7 +121,7 @@ fn expandable_segments_grow_by_whole_pages_at_their_end() {
         (Op::Free, 0, 30 * MIB),
         (Op::Allocate, 1, 50 * MIB),
     ];
-    // 40 MiB that are free at the end, and 20 more.
+    // 40 MiB are free at the end, and 20 are added.
     assert_eq!(
         outcome(Policy::TorchExpandable, &made(&steps), None).peak_reserved,
         60 * MIB
@@ -134,7 +135,7 @@ fn bfc_doubles_its_regions() {
         (Op::Allocate, 1, 3 * MIB),
         (Op::Allocate, 2, MIB / 2),
     ];
-    // 2 MiB first; for 3 MiB a region of 4.
+    // 2 MiB first; for 3 MiB a region of 4 MiB.
     assert_eq!(
         outcome(Policy::Bfc, &made(&steps), None).peak_reserved,
         6 * MIB
@@ -148,7 +149,7 @@ fn the_pool_of_rmm_doubles() {
         (Op::Allocate, 1, MIB),
         (Op::Allocate, 2, 10 * MIB),
     ];
-    // 10 MiB, 10 more for one, and then 20 more for what no longer fits.
+    // 10 MiB, 10 more for 1 MiB, and 20 more for a request that does not fit into the rest.
     assert_eq!(
         outcome(Policy::RmmPool, &made(&steps), None).peak_reserved,
         40 * MIB
@@ -180,7 +181,7 @@ fn the_same_seed_makes_the_same_requests() {
     assert!(one.iter().eq(two.iter()) && one.len() > 1000);
     let other = generate(&Shape { seed: 2, ..shape });
     assert!(!one.iter().eq(other.iter()));
-    // All but what leaks is given back.
+    // All blocks but the leaked ones are freed.
     let live = one.iter().fold(0_i64, |live, request| match request.op {
         Op::Allocate => live + 1,
         Op::Free => live - 1,
@@ -189,7 +190,7 @@ fn the_same_seed_makes_the_same_requests() {
     assert_eq!(live, i64::from(shape.leaks * shape.steps));
 }
 
-/// Sizes that matter to some policy, and others.
+/// Sizes at the bounds of some policy, and others.
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![
         1..4096_u64,
@@ -237,8 +238,8 @@ fn requests() -> impl Strategy<Value = Requests> {
 }
 
 proptest! {
-    /// Whatever is asked: what is held is at least what is live, never beyond the limit, and with enough
-    /// memory nothing is refused.
+    /// For any requests, every policy holds at least the live bytes and never more than the limit.
+    /// Without a limit nothing is refused.
     #[test]
     fn no_policy_holds_less_than_is_live(requests in requests(), limit in 64 * MIB..512 * MIB) {
         for policy in Policy::ALL {
@@ -251,7 +252,7 @@ proptest! {
         }
     }
 
-    /// Free blocks merge: when all came back, each region is one block again.
+    /// After all blocks are freed, each region is one free block.
     #[test]
     fn a_heap_forgets_nothing(cuts in proptest::collection::vec(1..1000_u64, 1..40), order in any::<u64>()) {
         let mut heap = Heap::default();
@@ -278,7 +279,7 @@ proptest! {
     }
 }
 
-/// The engine of the shim is what runs: its own figures agree with those of the device.
+/// The pools of the shim serve the requests, and their figures agree with the device's.
 #[test]
 fn ours_counts_what_the_device_gave() {
     let requests = generate(&Shape {
@@ -299,7 +300,7 @@ fn ours_counts_what_the_device_gave() {
     }
 }
 
-/// What nobody asks for goes back by the recording's clock, and what the program gives back at once.
+/// Cached memory is released after the decay time of the recording's clock, and at once on a trim.
 #[test]
 fn ours_gives_back_what_the_shim_would() {
     let second = 1_000_000_000;
@@ -348,7 +349,7 @@ fn ours_gives_back_what_the_shim_would() {
 
 #[test]
 fn the_lowest_that_is_large_enough() {
-    // As it would be found by looking at all.
+    // The expected block is found by a search of all blocks.
     let mut random = 7_u64;
     let mut next = |below: u64| {
         random = random

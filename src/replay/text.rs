@@ -1,4 +1,4 @@
-//! What other allocators would have done with a run: a table.
+//! Report of `gpushim replay`: a table of allocators.
 
 use std::fmt;
 
@@ -65,8 +65,9 @@ pub(super) struct OfPolicy {
 }
 
 impl ReplayReport {
-    /// Replays a recording with each of these policies on such a device, and if asked looks for their least limits. Who
-    /// watches is told the policy, how many of its requests were served, and how many there are.
+    /// Replays a recording with each of these policies on a device, and finds their least limits if
+    /// `asks_limit`. `watch` gets the policy, the number of requests that were served, and the
+    /// number of all.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -98,7 +99,7 @@ impl ReplayReport {
             policies: policies
                 .iter()
                 .map(|policy| {
-                    // The first policy has served the first device's requests already.
+                    // The first policy has already served the first device's requests.
                     let mut of = first.take().unwrap_or_else(|| serve(*policy, &requests));
                     of.outcome.divide(&requests);
                     of
@@ -115,7 +116,7 @@ impl ReplayReport {
 impl Answer for ReplayReport {
     const COMMAND: &'static str = "replay";
 
-    /// A policy ran out of memory.
+    /// True if a policy ran out of memory.
     fn is_found(&self) -> bool {
         let policies = self.devices.iter().flat_map(|device| &device.policies);
         policies.into_iter().any(|of| of.outcome.out_of_memory > 0)
@@ -164,7 +165,7 @@ impl OfPolicy {
 }
 
 impl OfDevice {
-    /// The least limit of each policy, where it was looked for.
+    /// Writes the least limit of each policy that has one.
     fn least_limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found = self.policies.iter().filter_map(|of| {
             let limit = of.least_limit?;

@@ -1,9 +1,13 @@
-//! PyTorch's own caching allocator, by its documentation and the constants that it names
+//! PyTorch's caching allocator, by its documentation and the constants in it
 //! (`c10/cuda/CUDACachingAllocator`, PyTorch 1.10 to 2.11).
 //!
-//! Where a snapshot says how it went, that is followed: the options that were set, the pools that graphs and programs
-//! have of their own, when streams were done with a block, the addresses that the driver chose, and what was given
-//! back when.
+//! The model follows a snapshot in these points, as far as they are recorded:
+//!
+//! * The options that were set.
+//! * The pools of graphs and of the program.
+//! * The time at which streams were done with a block.
+//! * The addresses that the driver chose.
+//! * The segments that were released, and when.
 
 use std::collections::VecDeque;
 
@@ -25,40 +29,41 @@ mod tests;
 pub(super) use elastic::Elastic;
 pub use options::Options;
 
-/// `kMinBlockSize`: sizes are multiples of it, bytes.
+/// `kMinBlockSize`: unit of sizes, bytes.
 const BLOCK: u64 = 512;
-/// `kSmallSize`: requests up to it are small.
+/// `kSmallSize`: most bytes of a small request.
 const SMALL: u64 = 1 << 20;
-/// `kSmallBuffer`: small blocks are cut from segments of this size.
+/// `kSmallBuffer`: bytes of a segment for small blocks.
 const SMALL_BUFFER: u64 = 2 << 20;
-/// `kLargeBuffer`: requests below [`MIN_LARGE`] are cut from segments of this size.
+/// `kLargeBuffer`: bytes of a segment for large requests below [`MIN_LARGE`].
 const LARGE_BUFFER: u64 = 20 << 20;
-/// `kMinLargeAlloc`.
+/// `kMinLargeAlloc`: least bytes of a request with a segment of its own size.
 const MIN_LARGE: u64 = 10 << 20;
-/// `kRoundLarge`: larger segments are multiples of this.
+/// `kRoundLarge`: unit of larger segments, bytes.
 const ROUND_LARGE: u64 = 2 << 20;
 
-/// Its rules, and what they go by.
+/// Rules of the allocator, and the recorded facts that they follow.
 #[derive(Debug)]
 pub(super) struct Torch {
     options: Options,
     recorded: RecordedAllocator,
-    /// Whether expandable segments serve other pools than the default pool.
+    /// True if expandable segments serve other pools than the default pool.
     all_expand: bool,
     numbers: FxHashMap<Group, u32>,
     groups: Vec<Group>,
-    /// Where the range of a group begins that expands.
+    /// Address of the range of each group that expands.
     ranges: FxHashMap<u32, u64>,
-    /// Addresses that the driver chose for segments of a size, next first.
+    /// Addresses that the driver chose for segments of a size, in order.
     addresses: FxHashMap<(Group, u64), VecDeque<u64>>,
-    /// How often cached memory was given back.
+    /// Number of requests to release cached memory so far.
     trims: usize,
-    /// How often a large block was looked for, and how often that was when a segment became free as a whole.
+    /// Number of searches for a large block. `freed` has its value at the time when a whole segment
+    /// became free.
     looks: u64,
     freed: FxHashMap<Piece, u64>,
 }
 
-/// Blocks that can serve the same requests.
+/// Key of the blocks that can serve the same requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Group {
     stream: u64,
@@ -67,12 +72,12 @@ struct Group {
 }
 
 impl Torch {
-    /// As it was set when these requests were recorded.
+    /// Makes the rules with the options of the recording.
     pub fn as_recorded(requests: &Requests) -> Torch {
         Torch::new(Options::of(requests), requests)
     }
 
-    /// With `expandable_segments:True`.
+    /// Makes the rules with `expandable_segments:True`.
     pub fn expandable(requests: &Requests) -> Torch {
         let options = Options {
             is_expandable: true,
@@ -81,7 +86,7 @@ impl Torch {
         Torch::new(options, requests)
     }
 
-    /// With segments that stay where they are.
+    /// Makes the rules with `expandable_segments:False`.
     fn with_segments(requests: &Requests) -> Torch {
         let options = Options {
             is_expandable: false,
@@ -90,7 +95,7 @@ impl Torch {
         Torch::new(options, requests)
     }
 
-    /// Whether a block is in a pool that a graph or the program has of its own.
+    /// True if a block is in a private pool of a graph or of the program.
     fn is_of_own_pool(&self, block: u32) -> bool {
         self.recorded.pool(block) != 0
     }
@@ -147,7 +152,7 @@ impl Torch {
         self.options.is_expandable && (group.pool == 0 || self.all_expand)
     }
 
-    /// Memory for a block from the driver, as it is.
+    /// Gets memory for a block from the driver, without releasing any.
     fn get(&mut self, memory: &mut Memory, number: u32, bytes: u64) -> Result<Piece, OutOfMemory> {
         let group = self.of(number);
         if self.expands(group) {
@@ -166,7 +171,7 @@ impl Torch {
     }
 }
 
-/// Bytes of the segment that is got for a block.
+/// Bytes of the segment that is allocated for a block.
 fn segment(bytes: u64) -> u64 {
     if bytes <= SMALL {
         SMALL_BUFFER
@@ -190,7 +195,7 @@ impl Rules for Torch {
         })
     }
 
-    /// Best fit, in which a block that can grow counts as large as it can become.
+    /// Best fit, where the size of an expandable block is the one that it can reach.
     fn find(&mut self, memory: &Memory, group: u32, bytes: u64) -> Option<Piece> {
         self.looks += u64::from(bytes > SMALL);
         let heap = &memory.heap;
@@ -202,7 +207,7 @@ impl Rules for Torch {
             }
             best = next;
         }
-        // What is too large to be split serves only what is about as large.
+        // A block that is too large to be split serves only requests of about its size.
         let (there, most) = (heap.bytes(best), self.options.max_split);
         let is_wasted = if bytes < most {
             there >= most
@@ -214,7 +219,8 @@ impl Rules for Torch {
 
     fn grow(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> Result<Piece, OutOfMemory> {
         self.collect(memory);
-        // What cannot be had is tried again after one block of about that size went back, then after all did.
+        // A failed request is repeated after some blocks were released (`max_split_size_mb`), then
+        // after all were.
         if let Ok(piece) = self.get(memory, group, bytes) {
             return Ok(piece);
         }
@@ -229,7 +235,8 @@ impl Rules for Torch {
         self.get(memory, group, bytes)
     }
 
-    /// Of small blocks any rest is cut off, of large ones more than a small one, of expandable segments any.
+    /// True for any rest of a small block or of an expandable segment. For other large blocks the
+    /// rest must exceed a small request.
     fn splits(&self, bytes: u64, rest: u64) -> bool {
         if bytes <= SMALL || self.options.is_expandable {
             rest >= BLOCK

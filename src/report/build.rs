@@ -1,4 +1,4 @@
-//! What a trace has to say, for people and for programs.
+//! Builds the report of a recording.
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ use crate::recording::{Names, Owned, Recording};
 use crate::top::End;
 use gpushim_trace::Event;
 
-/// Stacks that are named, those with most bytes: of these, rows that would look the same are one.
+/// Number of stacks with most bytes that are resolved. Stacks with the same label form one row.
 const NAMED: usize = 512;
-/// Owners that a report shows.
+/// Most owners in a report.
 const OWNERS: usize = 3;
 
 /// A trace's report.
@@ -76,7 +76,7 @@ impl MemoryOfDevice {
         peaks: &[HeldAtPeak],
         names: &mut dyn Names,
     ) -> Vec<MemoryOfDevice> {
-        // A training has what a server does not have.
+        // A training has a known composition of its peak; a server has none.
         let is_training = peaks.iter().any(|peak| peak.composition.is_some());
         let ends = DeviceMemory::of(memory_sums, true, names);
         let peaks = DeviceMemory::of(memory_sums, false, names);
@@ -184,12 +184,13 @@ impl HeldAtPeak {
 }
 
 impl Report {
-    /// Reads all events of a trace and sums them up, if given by what the user set that its iterations begin with.
+    /// Reads all events of a trace and builds its report. `given` is the start of its iterations
+    /// according to the user.
     pub fn of(trace: &dyn Recording, given: Option<&Given>) -> Report {
         Report::with_layers(trace, given).0
     }
 
-    /// As [`Report::of`], with what was found about the blocks of each layer.
+    /// Builds the report, and returns it with the findings about the blocks of each layer.
     pub fn with_layers(
         trace: &dyn Recording,
         given: Option<&Given>,
@@ -222,12 +223,12 @@ impl Report {
         (report, overview.layers)
     }
 
-    /// Whether it is of a snapshot without a history, which holds one moment.
+    /// True if the recording is a snapshot without a history, which holds one moment.
     pub fn is_one_moment(&self) -> bool {
         self.untold.iter().any(|one| one.topic == Topic::History)
     }
 
-    /// The first fact of a key.
+    /// Returns the first fact of a key.
     pub fn fact(&self, key: &str) -> Option<&str> {
         self.facts
             .iter()
@@ -235,7 +236,7 @@ impl Report {
             .map(|(_, value)| value.as_str())
     }
 
-    /// All facts of a key.
+    /// Returns all facts of a key.
     pub fn facts_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.facts
             .iter()

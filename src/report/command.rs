@@ -68,7 +68,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The job, if it is one, and the report of the rank that peaks highest.
+/// Formats the job, if there is one, and the report of the rank with the highest peak.
 fn text(job: Option<&Job>, reports: &[Report]) -> String {
     let Some(job) = job else {
         return reports.iter().map(Report::to_string).collect();

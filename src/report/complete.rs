@@ -1,9 +1,9 @@
-//! What the timeline of a run knows that its events no longer tell.
+//! Completes the figures of a wrapped trace from the timeline of the run.
 
 use super::figures::{Gauge, Summary};
 use gpushim_trace::{Series, Timeline};
 
-/// Takes peaks from the timeline of the whole run if the events no longer have them, and what is reserved at the end.
+/// Takes peaks from the timeline if the events have lost them, and the reserved bytes at the end.
 pub(super) fn complete(summary: &mut Summary, timeline: &Timeline) {
     let last_ns = summary.last_ns;
     for device in &mut summary.devices {
@@ -21,7 +21,8 @@ pub(super) fn complete(summary: &mut Summary, timeline: &Timeline) {
                 (gauge.peak, gauge.peak_ns) = (span.max, Some(span.from_ns));
             }
         }
-        // Segments that were taken before the first event and are still held: at least the least of the last stretch.
+        // Segments from before the first event that are still held: at least the minimum of the
+        // last stretch.
         let held = its.get(Series::Reserved).last();
         if let Some(span) = held.filter(|span| timeline.is_complete && span.to_ns > last_ns) {
             device.reserved.end = device.reserved.end.max(span.min);

@@ -1,4 +1,4 @@
-//! What a trace comes down to: one screen's worth of figures.
+//! Figures of a recording, for one screen.
 
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// All of them.
+    /// Number of allocations from all sources.
     pub fn total(&self) -> u64 {
         self.hit + self.ordered + self.waited + self.grown + self.forwarded
     }

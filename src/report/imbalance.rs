@@ -1,4 +1,4 @@
-//! A rank of a job that holds more than the others, as a finding.
+//! Finding of a rank that holds more than the others of its job.
 
 use super::build::Report;
 use super::figures::DeviceFigures;
@@ -11,14 +11,15 @@ use crate::output::units::{bytes, percent};
 use crate::recording;
 use gpushim_trace::Layer;
 
-/// A rank holds more than the others if its peak is this part above their median,
+/// Least share by which a peak exceeds the median of the others.
 const SHARE: f64 = 0.1;
-/// and at least this many bytes: contexts, caches of libraries and logging on the first rank differ by less.
+/// Least bytes by which a peak exceeds the median. Contexts, caches of libraries, and logging on
+/// the first rank differ by less.
 const LEAST: u64 = 64 << 20;
-/// Events of the traces beside one that are read at most to compare their peaks.
+/// Most events of the other ranks' traces that are read to compare peaks.
 const EVENTS: u64 = 2 << 20;
 
-/// The peak of a rank, on the device on which it is highest.
+/// Peak of a rank, on the device where it is highest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RankPeak {
     name: String,
@@ -45,7 +46,7 @@ pub fn of_job(job: &Job, reports: &mut [Report]) {
     }
 }
 
-/// Adds the finding to a report if its rank holds more than those whose traces lie beside its own.
+/// Adds the finding to a report if its rank holds more than the ranks with traces beside it.
 pub fn of_siblings(siblings: &[Sibling], report: &mut Report) {
     let own = report
         .fact("rank")
@@ -93,7 +94,7 @@ fn of_devices(name: &str, trace: &str, devices: &[DeviceFigures]) -> Option<Rank
     })
 }
 
-/// The finding, and the trace of the rank that it is about.
+/// Makes the finding, and returns it with the trace of its rank.
 fn find(mut ranks: Vec<RankPeak>) -> Option<(String, Finding)> {
     // A worker has the rank of the process that started it.
     ranks.sort_by(|a, b| (&a.name, b.peak).cmp(&(&b.name, a.peak)));
@@ -102,7 +103,7 @@ fn find(mut ranks: Vec<RankPeak>) -> Option<(String, Finding)> {
     let (at, highest) = (ranks.iter().enumerate()).max_by_key(|(_, rank)| rank.peak)?;
     let others = ranks.iter().filter(|rank| *rank != highest);
     let others: Vec<&RankPeak> = others.collect();
-    // Stages of a pipeline, say, that hold ever more: none is unlike the others.
+    // An even slope, as with the stages of a pipeline, has no outlier.
     let is_alone = match &others[..] {
         [] => false,
         [_] => true,
@@ -177,7 +178,8 @@ mod tests {
 
     #[test]
     fn what_is_no_imbalance() {
-        // Alike; less than a tenth; less than 64 MiB; the stages of a pipeline; one that holds less; one rank.
+        // In this order: alike; less than a tenth; less than 64 MiB; the stages of a pipeline; one
+        // that holds less; one rank; none.
         for peaks in [
             &[1000, 1000, 1000, 1000][..],
             &[1000, 1000, 1000, 1090],

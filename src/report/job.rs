@@ -1,4 +1,4 @@
-//! Several recordings as the ranks of one job: their peaks, when these occur, and which ranks differ from the others.
+//! Compares recordings as the ranks of one job: the peaks, their times, and the outliers.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, percent, span};
 
-/// A rank is unlike the others if its peak is further from the median than this part of it,
+/// Least share of the median by which the peak of an outlier differs.
 const APART: f64 = 0.1;
-/// and further than this many times the usual distance of ranks,
+/// Least multiple of the usual distance of ranks from the median.
 const TIMES: f64 = 4.0;
-/// and further than this many bytes: contexts and caches of libraries differ by as much.
+/// Least bytes by which an outlier differs. Contexts and caches of libraries differ by as much.
 const LEAST: u64 = 16 << 20;
 
 /// The ranks of a job.
@@ -57,7 +57,7 @@ pub struct Rank {
 }
 
 impl Job {
-    /// Of the reports of several ranks; `None` if they are of separate runs, or of one.
+    /// Compares the reports of several ranks. `None` if they are of separate runs, or of one rank.
     pub fn of(reports: &[Report]) -> Option<Job> {
         if !is_one_job(reports) {
             return None;
@@ -75,7 +75,7 @@ impl Job {
             .iter()
             .fold(0_u64, |sum, peak| sum.saturating_add(*peak));
         let mean = sum / (peaks.len() as u64).max(1);
-        // The first of several.
+        // The first rank of several with the same peak.
         let highest = (0..ranks.len()).rev().max_by_key(|index| peaks.get(*index));
         let top = highest.and_then(|index| peaks.get(index)).copied();
         let mut job = Job {
@@ -159,8 +159,8 @@ impl Rank {
     }
 }
 
-/// Whether these are processes of one job: at least two ranks, as their launcher numbered them, and no rank that ran
-/// twice, one run after the other. Workers have the rank of the process that started them.
+/// True if all reports have a rank from their launcher, there are at least two ranks, and no rank
+/// ran twice in sequence. Worker processes have the rank of the process that started them.
 fn is_one_job(reports: &[Report]) -> bool {
     let span = |report: &Report| {
         let start = report.started_wall_ns;
@@ -179,7 +179,7 @@ fn is_one_job(reports: &[Report]) -> bool {
     spans.len() > 1 && !ran_twice
 }
 
-/// A process on each of its devices; on the first if it used none.
+/// Returns a process on each of its devices, or one row without a device.
 fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
     let name = report.fact("rank").map_or_else(
         || {
@@ -225,7 +225,7 @@ fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
     ranks
 }
 
-/// The middle one, bytes.
+/// Returns the median; the mean of the middle two of an even number.
 pub(super) fn median(values: &mut [u64]) -> u64 {
     values.sort_unstable();
     let middle = values.len() / 2;
@@ -237,7 +237,7 @@ pub(super) fn median(values: &mut [u64]) -> u64 {
     }
 }
 
-/// Which of these are far from the median, against how far the others are.
+/// Indices of the peaks that are far from the median of the others, relative to the usual distance.
 pub(super) fn outliers(peaks: &[u64]) -> Vec<usize> {
     // Of two ranks neither can be called the outlier.
     if peaks.len() < 3 {
@@ -309,14 +309,14 @@ mod tests {
         assert_eq!(outliers(&[GIB, GIB, 2 * GIB, GIB]), [2]);
         assert_eq!(outliers(&[GIB, GIB, GIB / 2, GIB + 1]), [2]);
         assert_eq!(outliers(&[GIB, GIB, GIB, GIB + GIB / 20]), [0_usize; 0]);
-        // An even slope, as of the stages of a pipeline: no outlier.
+        // An even slope, as with the stages of a pipeline, has no outlier.
         assert_eq!(
             outliers(&[4 * GIB, 5 * GIB, 6 * GIB, 7 * GIB]),
             [0_usize; 0]
         );
         assert_eq!(outliers(&[GIB, 5 * GIB]), [0_usize; 0]);
         assert_eq!(outliers(&[]), [0_usize; 0]);
-        // A few bytes are nothing.
+        // Small differences are ignored.
         assert_eq!(outliers(&[0, 0, 0, 1 << 20]), [0_usize; 0]);
     }
 
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!((job.ranks.len(), &job.outliers[..]), (4, &[2][..]));
         let told = "Rank 2 is unlike the others: 800.0 MiB more";
         assert!(job.verdict.contains(told), "{}", job.verdict);
-        // The same files without their ranks are runs of their own.
+        // Without their ranks the same files are separate runs.
         for report in &mut reports {
             report.facts.retain(|(key, _)| key != "rank");
         }

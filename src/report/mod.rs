@@ -1,8 +1,9 @@
-//! What a run did with GPU memory, on one screen.
+//! Report of a run's GPU memory on one screen.
 //!
-//! [`Overview`] computes all of it in two passes over the events. `summary` makes the [`figures`](Summary);
-//! findings of growth, out-of-memory and peak are those of their features. [`findings`] orders them.
-//! [`Report`] is the result; `text` is the screen, and `job` compares the ranks of a job.
+//! [`Overview`] computes the data in two passes over the events. `summary` makes the
+//! [`figures`](Summary). The features for growth, out-of-memory and peaks make their findings, and
+//! [`findings`] orders them. [`Report`] is the result, and `text` is the screen. `job` compares the
+//! ranks of a job.
 
 mod build;
 pub(crate) mod command;

@@ -1,4 +1,4 @@
-//! The data of a report, from two passes over the events: one for sums, peaks and loops, one for
+//! Data of a report, from two passes over the events: one for sums, peaks and loops, one for
 //! blocks.
 
 use super::complete::complete;
@@ -12,50 +12,50 @@ use crate::peak::Peak;
 use crate::recording::{Reader, Recording, read};
 use gpushim_trace::{Event, Layer};
 
-/// Events that are looked at to learn which device a process uses.
+/// Number of first events in which the device of a process is searched.
 const FIRST: usize = 100_000;
 
-/// How many stacks are shown that held memory at a moment.
+/// Most stacks that are shown for a moment.
 pub(crate) const HOLDERS: usize = 5;
 
-/// Of a recording with more events, which a ring of the default size does not hold, an analysis that goes through all of
-/// them again is made only where a coarse picture of the run says that it may find something.
+/// Number of events above which a recording is long; a ring of the default size holds fewer.
+/// Further passes over a long recording are made only if its coarse picture shows a reason.
 const LONG: u64 = 1 << 20;
 
-/// All of a run.
+/// Data for the report of a run.
 #[derive(Debug)]
 pub struct Overview {
-    /// Its figures.
+    /// Figures of the whole run.
     pub summary: Summary,
-    /// The findings of each layer that has blocks: first of tensors, or else of device memory.
+    /// Findings of each layer with blocks. The main layer is first: tensors, or else device memory.
     pub layers: Vec<LayerFindings>,
-    /// The first requests that ran out of memory, with the stacks that held the rest.
+    /// The first requests that ran out of memory, with the holders of the rest.
     pub shortages: Vec<Shortage>,
-    /// The memory of devices, by owner.
+    /// Memory of devices, by owner.
     pub memory_sums: MemorySums,
 }
 
-/// What was found about the blocks of a layer.
+/// Findings about the blocks of a layer.
 #[derive(Debug)]
 pub struct LayerFindings {
-    /// Which.
+    /// Layer of the blocks, on all devices.
     pub focus: Focus,
-    /// Its blocks through the passes of loops.
+    /// Blocks of the layer over the passes of loops.
     pub followed: Followed,
-    /// By device, who held how much when most was live: that may come to less than the peak, where what was live
-    /// when the events begin is not known.
+    /// Holders at the peak of each device. Their sum is below the peak if blocks from before the
+    /// first event are unknown.
     pub peaks: Vec<(PeakOf, Peak)>,
-    /// The highest peak and its live blocks, if the events around it were watched.
+    /// The highest peak and its live blocks, if the events around it were recorded.
     pub around: Option<(PeakOf, Vec<Block>)>,
 }
 
-/// The figures of a recording. Goes through it twice, see [`Overview`].
+/// Returns the figures of a recording, from the passes of [`Overview::of`].
 pub fn summarize(recording: &dyn Recording) -> Summary {
     Overview::of(recording, None).summary
 }
 
-/// The figures of a recording as its report has them, without sizes and stacks: in one pass, two where it names several
-/// devices.
+/// Returns the figures of a recording as in its report, without sizes and stacks. It takes one
+/// pass, or two if the recording names several devices.
 pub fn figures_of(recording: &dyn Recording) -> Summary {
     let pass = |only| {
         let mut builder = SummaryBuilder::new(recording, only);
@@ -75,13 +75,13 @@ pub fn figures_of(recording: &dyn Recording) -> Summary {
 }
 
 impl Overview {
-    /// Whether it is long to go through the events again.
+    /// True if another pass over the events takes long.
     pub fn is_long(&self) -> bool {
         self.summary.events.readable > LONG
     }
 
-    /// Goes through a recording twice; a third time where it names several devices, and none with some events. `given`:
-    /// what the user set that its iterations begin with.
+    /// Reads a recording in two passes. A further pass is needed if it names several devices and
+    /// some of its events name none. `given` is the start of its iterations according to the user.
     pub fn of(recording: &dyn Recording, given: Option<&Given>) -> Overview {
         let layer = |layer: Layer| Focus {
             layer,
@@ -112,7 +112,7 @@ impl Overview {
             Some(given) => Found::given(recording, given),
             None => search.finish(layer(main)),
         };
-        // The holders of a shortage are those of the first layer.
+        // The holders of a shortage are those of the main layer.
         let mut follows = Vec::new();
         for focus in layers {
             if !builder.has(focus.layer) && focus.layer != main {
@@ -196,13 +196,13 @@ impl LayerFindings {
         }
     }
 
-    /// Its iterations, if there are any.
+    /// Returns the iterations, if there are any.
     pub fn iterations(&self) -> Option<&Iterations> {
         self.followed.iterations.as_ref()
     }
 }
 
-/// The device that the first events name which name one.
+/// Device of the first event that names one, among the first [`FIRST`] events.
 fn device_of(recording: &dyn Recording) -> Option<u8> {
     let mut events = recording.events().take(FIRST).map(|record| record.event);
     let is_placed = |event: &Event| matches!(event.class.layer(), Layer::Tensor | Layer::Device);

@@ -1,4 +1,4 @@
-//! The other ranks of a job, whose traces lie beside the one that is reported.
+//! Finds the other ranks of a job, whose traces lie beside the reported one.
 
 use std::path::{Path, PathBuf};
 
@@ -6,21 +6,19 @@ use crate::cli::files;
 use crate::recording::{self, Recording};
 use crate::whole::folder_of;
 
-/// Ranks of one job start within this time of each other, ns: ten minutes.
+/// Most time between the starts of a job's ranks, ns: ten minutes.
 const TOGETHER_NS: u64 = 600_000_000_000;
-/// Files of a folder that are opened at most.
+/// Most files of a folder that are opened.
 const MOST: usize = 1024;
 
-/// The trace of another rank.
+/// Trace of another rank of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sibling {
-    /// Its rank.
     pub rank: u64,
-    /// Its file.
     pub path: PathBuf,
 }
 
-/// The other ranks of the job that a recording is a rank of, in their order; none if it has no rank.
+/// Finds the other ranks of a recording's job, in order; empty if the recording has no rank.
 pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
     let Some(rank) = rank_of(recording) else {
         return Vec::new();
@@ -47,7 +45,7 @@ fn rank_of(recording: &dyn Recording) -> Option<u64> {
     recording.fact("rank")?.parse().ok()
 }
 
-/// That they are there, in a line; `None` if there are none.
+/// Formats a line about the other ranks; `None` if there are none.
 pub fn in_words(trace: &Path, siblings: &[Sibling]) -> Option<String> {
     let first = siblings.first()?;
     let ranks = if siblings.len() == 1 {

@@ -1,4 +1,4 @@
-//! From the events of a trace to its figures.
+//! Computes the figures of a trace from its events.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +11,7 @@ use crate::oom::Shortages;
 use crate::recording::{Coverage, Reader, Recording};
 use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record, flags};
 
-/// How many size groups and out-of-memory events are kept.
+/// Most size groups that are kept.
 const TOP: usize = 8;
 const OUT_OF_MEMORY_MAX: usize = 100;
 
@@ -19,32 +19,32 @@ const OUT_OF_MEMORY_MAX: usize = 100;
 pub struct SummaryBuilder {
     counts: Counts,
     account: Account,
-    /// The memory of devices, by owner.
+    /// Memory of devices, by owner.
     pub memory_sums: MemorySums,
     wrapped: bool,
     coverage: Coverage,
-    /// What was live at the end, until the first event says how much of it is older.
+    /// Live blocks at the end, until the first event shows which of them are older.
     kept: Option<Vec<LiveBlock>>,
     older: Option<SizeGroup>,
     /// Requests that could not be met.
     pub shortages: Shortages,
 }
 
-/// A moment when most was live.
+/// Moment of the most live bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeakOf {
-    /// The layer and device.
+    /// Layer and device of the bytes.
     pub focus: Focus,
-    /// When, ns since the start.
+    /// Time, ns since the start.
     pub ns: u64,
-    /// The place of the first event after it.
+    /// Ticket of the first event after the moment.
     pub ticket: u64,
-    /// Bytes of blocks that were live, those included that nothing else is known of.
+    /// Bytes of all live blocks, including the unknown ones.
     pub bytes: u64,
 }
 
 impl SummaryBuilder {
-    /// Counts events that name no device as events of the device `only`.
+    /// Makes a builder. Events that name no device count as events of the device `only`.
     pub fn new(recording: &dyn Recording, only: Option<u8>) -> SummaryBuilder {
         let kept = recording.live();
         SummaryBuilder {
@@ -63,7 +63,8 @@ impl SummaryBuilder {
         }
     }
 
-    /// After the last event: where not every live block is known, the recording's sums say what is live.
+    /// Completes the figures after the last event. Where not every live block is known, the
+    /// recording's sums replace the live bytes.
     pub fn settle(&mut self, recording: &dyn Recording) {
         for (ordinal, device) in &mut self.account.devices {
             for layer in [Layer::Device, Layer::Tensor] {
@@ -74,23 +75,23 @@ impl SummaryBuilder {
         }
     }
 
-    /// Of which device the events that name none should have been, if it was another than they were.
+    /// Device for the events that name none, if it is another than the given one.
     pub fn other_only(&self) -> Option<Option<u8>> {
         self.account.ledger().other_only()
     }
 
-    /// Whether there are allocations or frees of a layer.
+    /// True if a layer has allocations or frees.
     pub fn has(&self, layer: Layer) -> bool {
         let mut classes = self.counts.classes.keys();
         classes.any(|class| class.layer() == layer)
     }
 
-    /// The device that blocks of this one are booked on.
+    /// Returns the device on which the blocks of `device` are counted.
     pub fn ordinal(&self, device: u8) -> u8 {
         self.account.ledger().ordinal_of(device)
     }
 
-    /// When most was live, by device: of tensors and of device memory.
+    /// Returns the peaks of tensors and of device memory, by device.
     pub fn peaks(&self) -> Vec<PeakOf> {
         let mut peaks = Vec::new();
         for (ordinal, device) in &self.account.devices {
@@ -112,7 +113,7 @@ impl SummaryBuilder {
         peaks
     }
 
-    /// The figures, with the live blocks at the peaks.
+    /// Returns the figures. `at_peaks` has the live blocks at the peaks.
     pub fn summary(self, at_peaks: &[(PeakOf, Vec<Block>)]) -> Summary {
         let (account, wrapped) = (&self.account, self.wrapped);
         let mut devices: Vec<&(u8, DeviceAccount)> = account.devices.iter().collect();
@@ -349,21 +350,22 @@ fn figures(ordinal: u8, device: &DeviceAccount, wrapped: bool) -> DeviceFigures 
     let (requested, allocated) = (gauge(&device.requested), gauge(&device.allocated));
     let mut reserved = gauge(&device.reserved);
     if wrapped {
-        // Segments from before the window are not seen, but what is allocated is reserved.
+        // Segments from before the window are unknown, but allocated memory is always reserved.
         if allocated.peak > reserved.peak {
             (reserved.peak, reserved.peak_ns) = (allocated.peak, allocated.peak_ns);
         }
         reserved.end = reserved.end.max(allocated.end);
     }
-    // A framework's segments with nothing but its tensors in them say nothing of what was requested.
-    // Of tensors that the live table has, the events may tell nothing any more.
+    // A framework's segments alone have no requested bytes, so they have no utilization. Tensors
+    // may be known from the live table only.
     let has_tensors = device.framework.is_some() || device.tensors.peak() > 0;
     let framework = has_tensors.then(|| device.framework.unwrap_or_default());
     let [by_pools, by_framework] = device.unused;
     let [unused, reserved_then] = by_pools.bytes(&device.reserved, &device.allocated);
     let whole = !wrapped && reserved.peak > 0 && requested.peak > 0;
-    // A framework says with its tensors what it holds; what it gives back after the last of them other events tell:
-    // those of its segments, or of the driver's memory that these are.
+    // The events of tensors have the bytes that the framework holds. Memory that it released after
+    // the last of them shows only in the events of its segments, or of the driver memory behind
+    // these.
     let held_at_end = |said: u64| match (requested.peak, reserved.peak) {
         (0, 0) => said,
         (0, _) => reserved.end,
@@ -399,7 +401,7 @@ fn figures(ordinal: u8, device: &DeviceAccount, wrapped: bool) -> DeviceFigures 
     }
 }
 
-/// Blocks of these sizes, grouped by size, the groups with most bytes first.
+/// Groups blocks by size, the groups with most bytes first.
 fn groups(sizes: impl Iterator<Item = u64>) -> Vec<SizeGroup> {
     let mut counts = FxHashMap::<u64, u64>::default();
     sizes.for_each(|size| *counts.entry(size).or_default() += 1);

@@ -16,14 +16,14 @@ mod peak;
 
 use peak::{held, memory};
 
-/// The whole screen.
+/// Renders the whole screen.
 pub(super) fn render(report: &Report) -> std::result::Result<String, std::fmt::Error> {
     let mut text = String::new();
     write_all(&visible(report), &mut text)?;
     Ok(screen(&text))
 }
 
-/// The same report with all that a file says as it may be shown.
+/// Returns the report with all text from files escaped for a terminal.
 fn visible(report: &Report) -> Report {
     let mut report = report.clone();
     let show = |text: &mut String| *text = shown(text);
@@ -73,7 +73,7 @@ fn process(report: &Report, f: &mut String) -> Result {
             style::columns().unwrap_or(usize::MAX),
         ));
     }
-    // Recordings that others made say little of the process.
+    // Recordings of other tools have few facts about the process.
     let mut process = Vec::new();
     match (fact("pid"), fact("host")) {
         (Some(pid), Some(host)) => process.push(format!("{pid} on {host}")),
@@ -144,7 +144,7 @@ fn process(report: &Report, f: &mut String) -> Result {
     times.map_or(Ok(()), |times| writeln!(f, "times      {times}"))
 }
 
-/// The fact of a GPU, with its bytes as people read them.
+/// Formats the fact of a GPU with readable bytes.
 fn gpu(fact: &str) -> String {
     Gpu::parse(fact).map_or_else(
         || fact.to_string(),
@@ -240,7 +240,7 @@ fn notes(report: &Report, f: &mut String) -> Result {
             count(events.torn)
         ));
     }
-    // That it has no history is said above.
+    // The missing history is stated above.
     let is_told = |problem: &&String| report.is_one_moment() && problem.contains("no history");
     notes.extend(
         (report.problems.iter())
@@ -296,7 +296,7 @@ fn notes(report: &Report, f: &mut String) -> Result {
     notes.iter().try_for_each(|note| writeln!(f, "  {note}"))
 }
 
-/// The command that says more, where no finding names one.
+/// Writes the command with more details, if no finding names one.
 fn next(report: &Report, f: &mut String) -> Result {
     if !report.findings.is_empty() {
         return Ok(());

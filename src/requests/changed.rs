@@ -1,13 +1,13 @@
-//! A run as it would have been without something: without its streams, its pools, or the time that streams
-//! took.
+//! A run without a property of the recorded one: its streams, its pools, or the time of its
+//! streams' work.
 
 use super::{InitialSegment, Requests};
 
-/// A change that thinks something away.
+/// A function that returns requests without a property.
 pub type Changed = fn(&Requests) -> Requests;
 
 impl Requests {
-    /// All requests on the default stream.
+    /// Returns all requests on the default stream.
     pub fn on_one_stream(&self) -> Requests {
         let mut one = self.clone();
         for (stream, _) in &mut one.by {
@@ -21,7 +21,7 @@ impl Requests {
         one
     }
 
-    /// All requests from the default pool.
+    /// Returns all requests from the default pool.
     pub fn in_one_pool(&self) -> Requests {
         let mut one = self.clone();
         one.allocator.pools.clear();
@@ -31,7 +31,8 @@ impl Requests {
         one
     }
 
-    /// Freed blocks can serve others at once, whatever streams still use them.
+    /// Returns requests in which freed blocks can serve others at once, even if streams still use
+    /// them.
     pub fn without_waiting(&self) -> Requests {
         let mut one = self.clone();
         one.allocator.late.clear();

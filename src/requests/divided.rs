@@ -1,4 +1,4 @@
-//! Requests with the steps of the run that they are in.
+//! Requests, divided by the steps of the run.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -9,12 +9,12 @@ use crate::ledger::Focus;
 use crate::loops::{Iterations, Start};
 use crate::recording::Recording;
 
-/// Steps of which figures are kept.
+/// Number of steps whose figures are kept.
 pub const STEPS: usize = 4096;
 
 impl Requests {
-    /// As [`Requests::of`], with the first [`STEPS`] of the iterations. While those are found, `meanwhile` has the requests, which do not
-    /// know their steps yet.
+    /// Reads requests like [`Requests::of`], with the first [`STEPS`] of the iterations. While
+    /// these are searched, `meanwhile` gets the requests without steps.
     pub fn in_iterations<T>(
         recording: &dyn Recording,
         focus: Focus,

@@ -1,10 +1,10 @@
-//! What the timeline tells of the part of a run whose events are lost.
+//! Figures of the part of a run whose events are lost, from the timeline.
 
 use super::Requests;
 use crate::recording::Recording;
 use gpushim_trace::{Layer, Series, Span, Timeline};
 
-/// The timeline of a run that lacks its beginning; nothing of one that is whole.
+/// The timeline of a run that lacks its beginning; `None` for a whole run.
 pub(super) struct Lost {
     timeline: Option<Timeline>,
     layer: Layer,
@@ -12,7 +12,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Of a recording whose first event came at this time, ns since the start.
+    /// Reads the timeline of a recording whose first event was at this time, ns since the start.
     pub(super) fn of(recording: &dyn Recording, layer: Layer, first_ns: u64) -> Lost {
         let is_wrapped = recording.coverage().wrapped;
         Lost {
@@ -22,7 +22,8 @@ impl Lost {
         }
     }
 
-    /// Tells requests what was held at most in the whole run, and whether more may have been live before the first of them.
+    /// Sets the highest reserved bytes of the whole run, and the flag that more may have been live
+    /// before the first request.
     pub(super) fn tell(&self, device: u8, requests: &mut Requests) {
         let devices = self.timeline.iter().flat_map(|timeline| &timeline.devices);
         let Some(its) = devices.into_iter().find(|one| one.device == device) else {

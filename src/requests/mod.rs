@@ -27,31 +27,31 @@ pub use changed::Changed;
 pub use divided::STEPS;
 pub use odd::Anomalies;
 
-/// The most streams.
+/// Highest number of streams.
 pub const STREAMS: usize = 512;
 
-/// What is asked.
+/// An operation of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A block.
+    /// Allocates a block for the program.
     Allocate,
-    /// It comes back.
+    /// Frees a block of the program.
     Free,
-    /// Streams are done with a block that came back while they used it: now its memory can serve others.
+    /// Ends the use by streams of a block freed during this use: now its memory can serve others.
     Done,
-    /// Cached memory is to go back to the driver: all, or with a stream that of the stream-ordered pool beyond so
-    /// many bytes.
+    /// Releases cached memory to the driver; with a stream, only the stream-ordered pool's memory
+    /// beyond `bytes`.
     Trim,
 }
 
-/// One request.
+/// A request to an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is asked.
+    /// Operation of the request.
     pub op: Op,
     /// The number of the block, in the order of allocation.
     pub block: u32,
-    /// Bytes asked for, of a free those of its allocation.
+    /// Bytes requested; of a free, the bytes of its allocation.
     pub bytes: u64,
     /// The stream it is ordered on, 0 the default stream; `None` for the `cudaMalloc` family.
     pub stream: Option<u64>,
@@ -71,7 +71,7 @@ struct StoredRequest {
     by_and_op: u32,
 }
 
-/// Bits of an operation.
+/// Number of bits of an operation.
 const OP_BITS: u32 = 2;
 
 impl Op {
@@ -104,49 +104,50 @@ impl StoredRequest {
 /// The state at the beginning of a recording, if the recording has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InitialState {
-    /// The reserved segments.
+    /// Segments that were reserved.
     pub segments: Vec<InitialSegment>,
-    /// The blocks in it; they are the first requests, too.
+    /// Blocks that were live; they are the first requests, too.
     pub blocks: Vec<InitialBlock>,
-    /// Blocks in it that the program had dropped and streams still used: no requests.
+    /// Blocks that the program had freed and streams still used; they are no requests.
     pub waiting: Vec<InitialBlock>,
 }
 
-/// Memory that was held from the driver.
+/// Memory that was reserved from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialSegment {
-    /// Where it begins.
+    /// Address of its first byte.
     pub address: u64,
-    /// Bytes.
+    /// Number of bytes reserved.
     pub bytes: u64,
     /// The number of the pool that it belongs to; 0 is the default pool.
     pub pool: u32,
-    /// What else is known of it.
+    /// Data on its stream, pool and use.
     pub of: Segment,
 }
 
-/// What a recording says about the allocator that served the run.
+/// The recording's data on the allocator that served the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedAllocator {
-    /// Segments that it got from the driver during the recording, in order.
+    /// Segments that it reserved during the recording, in order.
     pub got: Vec<InitialSegment>,
-    /// Address and bytes of what it gave back, for each [`Op::Trim`].
+    /// Address and bytes of the released memory, for each [`Op::Trim`].
     pub gave_back: Vec<Vec<(u64, u64)>>,
-    /// Blocks that streams used when they came back: each is followed by an [`Op::Done`], or never done.
+    /// Blocks that streams used when they were freed: each is followed by an [`Op::Done`], or never
+    /// done.
     late: FxHashSet<u32>,
     /// The pool of blocks that are not in the default pool.
     pools: FxHashMap<u32, u32>,
-    /// Its options, by name.
+    /// Options of the allocator by name.
     pub options: BTreeMap<String, String>,
 }
 
 impl RecordedAllocator {
-    /// Whether streams used a block when it came back.
+    /// Returns true if streams used a block when it was freed.
     pub fn is_late(&self, block: u32) -> bool {
         self.late.contains(&block)
     }
 
-    /// The number of the pool that a block was in; 0 is the default pool.
+    /// Returns the number of the pool that a block was in; 0 is the default pool.
     pub fn pool(&self, block: u32) -> u32 {
         self.pools.get(&block).copied().unwrap_or(0)
     }
@@ -155,13 +156,13 @@ impl RecordedAllocator {
 /// A block that was there when a recording began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialBlock {
-    /// Where it begins.
+    /// Address of its first byte.
     pub address: u64,
-    /// Bytes asked for.
+    /// Number of bytes requested.
     pub bytes: u64,
-    /// Its number.
+    /// Number of the live block.
     pub block: u32,
-    /// Its stream.
+    /// Stream of the live block.
     pub stream: Option<u64>,
 }
 
@@ -170,38 +171,38 @@ pub struct InitialBlock {
 pub struct Requests {
     kept: Vec<StoredRequest>,
     by: Vec<(Option<u64>, u32)>,
-    /// The places of those.
+    /// Index of each stream and thread in `by`.
     places: FxHashMap<(Option<u64>, u32), u32>,
     blocks: u32,
     given: InitialState,
     pub(super) allocator: RecordedAllocator,
-    /// The first request of each step, and last the one after the last step.
+    /// The first request of each step; the last entry is the request after the last step.
     steps: Vec<usize>,
-    /// Until they are divided into steps: of each the ticket of its event and one, 0 before the first event. Empty if each event is
-    /// a request.
+    /// Ticket of the event of each request, plus one; 0 before the first event. It is kept until
+    /// the requests are divided into steps, and empty if each event is a request.
     tickets: Vec<u64>,
-    /// Bytes that were not freed, and the peak of those.
+    /// Bytes that were not freed; `peak` is their highest sum.
     live: u64,
     peak: u64,
     odd: Anomalies,
-    /// The most bytes that were held from the driver when it was recorded; 0 if that is not known.
+    /// The highest reserved bytes at the recording; 0 if unknown.
     recorded_reserved: u64,
-    /// The first of them that are of blocks made before the recording began.
+    /// Number of first requests whose blocks were made before the recording began.
     made_before: usize,
-    /// Whether more may have been live before the events that are left.
+    /// True if more may have been live before the readable events.
     is_peak_unsure: bool,
 }
 
 impl Requests {
-    /// Those of a recording, by device. A framework's tensors where the focus is on them, else the memory
-    /// that pools of the driver or ours served.
+    /// Reads the requests of a recording, by device. They are a framework's tensors if the focus is
+    /// on tensors, else the memory that pools of the driver or the shim served.
     pub fn of(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
         let mut all = Requests::read(recording, focus);
         all.values_mut().for_each(|requests| requests.divide(&[]));
         all
     }
 
-    /// The same, not yet divided into steps.
+    /// Reads the requests without dividing them into steps.
     fn read(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
         if let Some(requests) = Requests::numbered(recording, focus) {
             return requests;
@@ -210,11 +211,12 @@ impl Requests {
         if unseen.is_empty() {
             return requests;
         }
-        // Once more, with the blocks that only their frees tell of.
+        // The second pass has the older blocks that only their frees show.
         Requests::with_unseen(recording, focus, &unseen).0
     }
 
-    /// The same, given the frees of the blocks of before the recording that nothing else tells of. Also what those are.
+    /// Reads the requests with these frees of older blocks, which nothing else shows. Also returns
+    /// the frees that it finds.
     fn with_unseen(
         recording: &dyn Recording,
         focus: Focus,
@@ -287,58 +289,60 @@ impl Requests {
         (requests.collect(), found)
     }
 
-    /// Whether there are requests besides those of blocks that were made before the recording began: a snapshot without
-    /// a history has none.
+    /// Returns true if there are requests besides the blocks that were made before the recording
+    /// began. A snapshot without a history has none.
     pub fn has_history(&self) -> bool {
         self.kept.len() > self.made_before
     }
 
-    /// Whether more may have been live before the events that are left of the run.
+    /// Returns true if more may have been live before the readable events of the run.
     pub fn is_peak_unsure(&self) -> bool {
         self.is_peak_unsure
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// How many blocks were ever allocated; their numbers are below.
+    /// Returns the number of blocks that were ever allocated; their numbers are below it.
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// The state when the recording began.
+    /// Returns the state when the recording began.
     pub fn given(&self) -> &InitialState {
         &self.given
     }
 
-    /// The data of the recording on the allocator that served the run.
+    /// Returns the recording's data on the allocator that served the run.
     pub fn allocator(&self) -> &RecordedAllocator {
         &self.allocator
     }
 
-    /// The first request of each step, and last the one after the last step; empty where no steps are known.
+    /// Returns the first request of each step; the last entry is the request after the last step.
+    /// Empty if no steps are known.
     pub fn steps(&self) -> &[usize] {
         &self.steps
     }
 
-    /// The contradictory or unsupported events.
+    /// Returns the contradictory or unsupported events.
     pub fn odd(&self) -> &Anomalies {
         &self.odd
     }
 
-    /// The most bytes that were held from the driver when it was recorded, where that is known.
+    /// Returns the highest reserved bytes at the recording, if known.
     pub fn recorded_reserved(&self) -> Option<u64> {
         Some(self.recorded_reserved).filter(|bytes| *bytes > 0)
     }
 
-    /// Bytes that were held and free when the recording began: cache of requests that are not in it.
+    /// Returns the bytes that were reserved and free when the recording began: cache of earlier
+    /// requests.
     pub fn cached_before(&self) -> u64 {
         let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0_u64, u64::saturating_add);
         let held = sum(&mut self.given.segments.iter().map(|segment| segment.bytes));
@@ -346,7 +350,7 @@ impl Requests {
         held.saturating_sub(used)
     }
 
-    /// The requests in order.
+    /// Returns the requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
         self.kept.iter().map(|kept| {
             let (stream, thread) = self.by.get(kept.by() as usize).copied().unwrap_or_default();
@@ -361,12 +365,12 @@ impl Requests {
         })
     }
 
-    /// The peak of requested bytes that were not freed.
+    /// Returns the peak of requested bytes that were not freed.
     pub fn peak(&self) -> u64 {
         self.peak
     }
 
-    /// Adds a request; false if its block is one too many.
+    /// Adds a request; returns false if its block is one too many.
     pub fn push(&mut self, request: Request) -> bool {
         if request.op == Op::Allocate {
             let Some(blocks) = request.block.checked_add(1) else {
@@ -375,7 +379,7 @@ impl Requests {
             self.blocks = self.blocks.max(blocks);
         }
         let by = (request.stream, request.thread);
-        // Mostly the one before.
+        // It is mostly the one before.
         let last = self.kept.last().map_or(0, StoredRequest::by);
         let by = if self.by.get(last as usize) == Some(&by) {
             last
@@ -403,7 +407,7 @@ impl Requests {
     }
 }
 
-/// Those who read the requests of a device each: few, of which mostly the first is asked for.
+/// Readers of the requests of each device: few, and mostly the first is looked up.
 #[derive(Default)]
 struct Devices<'a> {
     all: Vec<(u8, Reader<'a>)>,
@@ -425,7 +429,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// The options of the allocator that a recording names.
+/// Returns the options of the allocator that a recording names.
 fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
     let facts = recording.facts().into_iter();
     let named =
@@ -433,7 +437,7 @@ fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// Whether an event is about memory of this layer, or what it comes from.
+/// Returns true if an event is about memory of this layer, or its segments.
 fn concerns(layer: Layer, event: &Event) -> bool {
     match event.kind {
         Kind::TensorAlloc | Kind::TensorFree => layer == Layer::Tensor,
@@ -443,7 +447,7 @@ fn concerns(layer: Layer, event: &Event) -> bool {
     }
 }
 
-/// Whether a pool would have served it: ours does, or the driver's own.
+/// Returns true if a pool would have served it: the shim's, or the driver's own.
 fn is_pooled(layer: Layer, class: Class) -> bool {
     match layer {
         Layer::Tensor => class == Class::Tensor,

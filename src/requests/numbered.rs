@@ -10,7 +10,8 @@ use crate::recording::Recording;
 use gpushim_trace::Layer;
 
 impl Requests {
-    /// `None`: a ledger must find them. Otherwise they are what a ledger would find.
+    /// Reads the requests; they equal the ones that a ledger finds. Returns `None` if a ledger must
+    /// find them.
     pub(super) fn numbered(
         recording: &dyn Recording,
         focus: Focus,
@@ -28,7 +29,7 @@ impl Requests {
                     requests.odd.empty += 1;
                     requests.odd.first.get_or_insert(ticket);
                 }
-                // From here on requests are fewer than events.
+                // Further on, requests are fewer than events.
                 tickets.get_or_insert_with(|| (1..=requests.len() as u64).collect());
                 continue;
             }
@@ -62,7 +63,7 @@ mod tests {
     use crate::loops::Start;
     use crate::recording::open;
 
-    /// What a ledger finds, without tickets.
+    /// Returns the requests that a ledger finds, without tickets.
     fn by_ledger(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
         Requests::with_unseen(recording, focus, &[]).0
     }
@@ -145,7 +146,7 @@ mod tests {
             assert!(Requests::numbered(&*recording, focus).is_none(), "{odd}");
             assert!(!Requests::of(&*recording, focus).is_empty(), "{odd}");
         }
-        // More streams than are told apart.
+        // More streams than have numbers of their own.
         let many: String = (0..=STREAMS)
             .map(|n| format!("alloc,{:#x},512,{n},1,{n}\n", (n + 1) << 12))
             .collect();

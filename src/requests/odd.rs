@@ -1,4 +1,4 @@
-//! What of a recording cannot be replayed as it stands.
+//! Parts of a recording that cannot be replayed as they are.
 
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct Anomalies {
 }
 
 impl Anomalies {
-    /// One sentence for each thing, for people.
+    /// Returns one sentence for each kind, for people.
     pub fn sentences(&self) -> Vec<String> {
         let counts = [
             (

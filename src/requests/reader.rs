@@ -1,4 +1,4 @@
-//! From the events of a device to requests.
+//! Requests from the events of a device.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,26 +18,27 @@ pub(super) struct Reader<'a> {
     pub requests: Requests,
     /// The numbers of blocks that are live, by address.
     numbers: FxHashMap<u64, u32>,
-    /// The streams of tensors whose frees name none, by number; none for the default stream.
+    /// The streams of tensors whose frees name none, by block number; no entry is the default
+    /// stream.
     made_for: FxHashMap<u32, u64>,
-    /// The numbers of blocks that only their frees tell of, by address, in the order of the frees.
+    /// Numbers of blocks that only their frees show, by address, in the order of the frees.
     unseen: FxHashMap<u64, VecDeque<u32>>,
-    /// Bytes held from the driver.
+    /// Bytes reserved from the driver.
     reserved: u64,
-    /// Held now, by address: the end, and the number of the pool.
+    /// Reserved segments by address: the end, and the number of the pool.
     segments: BTreeMap<u64, (u64, u32)>,
-    /// The numbers of pools.
+    /// Numbers of the pools by their ids.
     pools: FxHashMap<(u64, u64), u32>,
-    /// Blocks that streams still use: until which ticket, number, bytes.
+    /// Blocks that streams still use: ticket of the completion, number, bytes.
     late: BinaryHeap<Reverse<(u64, u32, u64)>>,
-    /// The streams.
+    /// Streams with numbers of their own.
     streams: FxHashSet<u64>,
-    /// Blocks that were so when the recording began, and have no number yet.
+    /// Blocks in use by streams when the recording began, without numbers yet.
     waiting: Vec<Waiting>,
 }
 
 impl<'a> Reader<'a> {
-    /// Of a recording's device.
+    /// Creates a reader for a device of a recording.
     pub fn new(recording: &'a dyn Recording, layer: Layer, device: u8) -> Reader<'a> {
         let caching = recording.caching().filter(|_| layer == Layer::Tensor);
         let waiting = caching.map_or(&[][..], |caching| &caching.waiting);
@@ -62,7 +63,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next event of the device; its changes are then passed to [`Reader::take`].
+    /// Takes the next event of the device; its changes are then passed to [`Reader::take`].
     pub fn see(&mut self, record: &Record) {
         let event = &record.event;
         let is_given = event.flags & flags::EARLIER != 0;
@@ -78,7 +79,7 @@ impl<'a> Reader<'a> {
         self.requested(record.ticket.saturating_add(1));
     }
 
-    /// A block was made before the recording began; the record has its allocation.
+    /// Adds a block that was made before the recording began; the record has its allocation.
     pub fn was_there(&mut self, record: &Record, block: &Block) {
         let made = self.allocate(record, block, false);
         self.requested(0);
@@ -88,7 +89,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same of one that only its free tells of, which the record has.
+    /// Adds an older block that only its free shows; the record has the free.
     pub fn was_there_unseen(&mut self, record: &Record, block: &Block) {
         let made = self.allocate(record, block, false);
         self.requested(0);
@@ -148,19 +149,20 @@ impl<'a> Reader<'a> {
         self.requested(record.ticket.saturating_add(1));
     }
 
-    /// All that was made.
+    /// Returns the requests that were read.
     pub fn finish(mut self) -> Requests {
         self.wait();
         self.requests
     }
 
-    /// What was requested since the last call is of the event of this place; 0: of none.
+    /// Gives the requests since the last call the event of this place; 0 is none.
     fn requested(&mut self, place: u64) {
         let count = self.requests.kept.len();
         self.requests.tickets.resize(count, place);
     }
 
-    /// What was in use when the recording began and is no block of the program gets its numbers.
+    /// Gives numbers to the memory that was in use when the recording began and is no block of the
+    /// program.
     fn wait(&mut self) {
         for one in std::mem::take(&mut self.waiting) {
             let block = self.requests.blocks;
@@ -176,7 +178,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Streams are done with what they used until this event.
+    /// Adds the uses of streams that are complete at this event.
     fn done(&mut self, ticket: u64, record: &Record) {
         while let Some(Reverse((until, block, bytes))) = self.late.peek().copied() {
             if until > ticket || until == u64::MAX {
@@ -215,8 +217,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A framework gave memory back: one wish for all that goes together. What our own pools give back is their
-    /// decision, not the program's wish.
+    /// Adds a request for memory that a framework released: one for all of a series of releases.
+    /// Releases by the shim's own pools are their decision, not the program's.
     fn release(&mut self, record: &Record) {
         let event = &record.event;
         if self.layer != Layer::Tensor {
@@ -240,7 +242,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The program trimmed the stream-ordered pool. (Memory that is released for its age is not a request.)
+    /// Adds a request of the program to trim the stream-ordered pool. (Memory that is released for
+    /// its age is not a request.)
     fn trim(&mut self, record: &Record) {
         let event = &record.event;
         let [asked, keep] = event.extra;
@@ -253,7 +256,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the block's number; `None` if it is left out.
+    /// Adds an allocation and returns the block's number; `None` if it is left out.
     fn allocate(&mut self, record: &Record, made: &Block, is_given: bool) -> Option<u32> {
         let address = made.address;
         if made.size == 0 {
@@ -290,7 +293,7 @@ impl<'a> Reader<'a> {
     }
 
     fn free(&mut self, record: &Record, freed: &Block) {
-        // Its allocation was left out, if it has no number.
+        // A block without a number was left out.
         let Some(block) = self.numbers.remove(&freed.address) else {
             return;
         };
@@ -329,7 +332,7 @@ impl<'a> Reader<'a> {
         (block, bytes): (u32, u64),
     ) -> Request {
         let event: &Event = &record.event;
-        // A framework's allocator orders by streams, even where the recording does not say which.
+        // A framework's allocator orders by streams, even if the recording does not name them.
         let stream = match class {
             Class::Device => None,
             _ => Some(self.stream(self.recording.stream(record).unwrap_or(0), record)),
@@ -344,7 +347,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number of a stream, or the common number of all streams beyond the limit.
+    /// Returns the number of a stream, or the common number of all streams beyond the limit.
     fn stream(&mut self, stream: u64, record: &Record) -> u64 {
         if self.streams.contains(&stream) {
             return stream;

@@ -7,19 +7,20 @@ use rustc_hash::FxHashMap;
 use super::{Op, Request, Requests};
 
 impl Requests {
-    /// The first request at this time or later, ns since the start of the recording.
+    /// Returns the first request at this time or later, ns since the start of the recording.
     pub fn at(&self, ns: u64) -> usize {
         self.iter()
             .position(|request| request.ns >= ns)
             .unwrap_or(self.len())
     }
 
-    /// When the last request came, ns since the start of the recording.
+    /// Returns the time of the last request, ns since the start of the recording.
     pub fn end(&self) -> u64 {
         self.iter().map(|request| request.ns).max().unwrap_or(0)
     }
 
-    /// When live memory first reaches nine tenths of its peak, ns since the start of the recording.
+    /// Returns the time at which live memory first reaches nine tenths of its peak, ns since the
+    /// start of the recording.
     pub fn full(&self) -> u64 {
         let enough = self.peak() / 10 * 9;
         let mut live = 0_u64;
@@ -35,8 +36,8 @@ impl Requests {
         full.map_or(0, |request| request.ns)
     }
 
-    /// Requests `from..to`, after an allocation of each block that was live before the first of them, in the
-    /// order of the allocations. Blocks are numbered anew.
+    /// Returns requests `from..to`, after an allocation of each block that was live before the
+    /// first of them, in the order of the allocations. Blocks are numbered anew.
     pub fn slice(&self, from: usize, to: usize) -> Requests {
         let mut slice = Requests::default();
         let mut numbers = FxHashMap::default();
@@ -71,10 +72,10 @@ fn push(slice: &mut Requests, numbers: &mut FxHashMap<u32, u32>, request: Reques
             numbers.insert(request.block, next);
             next
         }
-        // Its allocation is in the slice: what is live at its beginning was put there.
+        // Its allocation is in the slice: blocks that are live at its beginning were added there.
         Op::Free => numbers.remove(&request.block).unwrap_or(request.block),
         Op::Trim => 0,
-        // Of no matter to ours, which slices are for.
+        // It has no effect on the shim's pools, which slices are for.
         Op::Done => return,
     };
     // The limits of the whole run hold for a part of it.

@@ -26,9 +26,10 @@ pub fn in_words(end: End, before: Option<u64>) -> String {
     }
 }
 
-/// Lets the autopsies of the traces finish: they read what is compressed next, and have the word before
-/// the summary. Then notes how the program ended in the trace that it wrote itself. What stood in the
-/// way; completes "failed to …".
+/// Waits for the autopsies of the traces, then notes the end of the program in its own trace.
+///
+/// The autopsies read traces that are compressed next, and print before the summary. Returns the
+/// errors; each completes "failed to …".
 pub fn conclude(traces: &[PathBuf], program: u32, end: &str) -> Vec<String> {
     let begin = Instant::now();
     let mut problems = Vec::new();

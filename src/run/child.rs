@@ -1,7 +1,8 @@
-//! A child process in whose place this one stands: signals go to it, and this process stops, goes on and ends as it does.
+//! A child process that this process stands for: it forwards signals to the child, and stops,
+//! continues and ends as the child does.
 //!
-//! The child stays in this process group, so that it is in the foreground of the terminal if this process is; what the
-//! terminal signals, it signals to both.
+//! The child stays in this process group. It is therefore in the foreground of the terminal if this
+//! process is. Signals of the terminal reach both.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -28,12 +29,12 @@ const FORWARDED: [libc::c_int; 16] = [
     libc::SIGXCPU,
 ];
 
-/// How a child ended.
+/// End of the child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It exited with this code.
     Code(u8),
-    /// This signal killed it.
+    /// The child was killed by a signal.
     Signal {
         /// The number of the signal.
         number: libc::c_int,
@@ -85,7 +86,8 @@ pub fn become_it(command: &mut Command) -> io::Error {
         Ok(before) => before,
         Err(error) => return error,
     };
-    // SAFETY: the closure makes one async-signal-safe system call and touches no memory but its own.
+    // SAFETY: the closure makes one async-signal-safe system call and touches no memory but its
+    // own.
     unsafe { command.pre_exec(move || set_mask(&before)) };
     command.exec()
 }
@@ -100,7 +102,7 @@ pub fn run(command: &mut Command) -> io::Result<(u32, End)> {
     let passed = FORWARDED.into_iter().chain(real_time);
     let waited = signal_set(passed.chain([libc::SIGCHLD]));
     let before = block(&waited)?;
-    // Were it ignored, as some programs leave it to those they start, the end of the child would be lost.
+    // A program may start this one with SIGCHLD ignored. The end of the child would then be lost.
     // SAFETY: no handler of this process is replaced; it has none.
     let of_children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let parent = std::process::id() as libc::pid_t;
@@ -118,7 +120,8 @@ pub fn run(command: &mut Command) -> io::Result<(u32, End)> {
         }
         set_mask(&before)
     };
-    // SAFETY: the closure makes async-signal-safe system calls only and touches no memory but its own.
+    // SAFETY: the closure makes async-signal-safe system calls only and touches no memory but its
+    // own.
     unsafe { command.pre_exec(in_child) };
     let ended = command.spawn().and_then(|child| {
         let status = wait(child.id() as libc::pid_t, &waited)?;
@@ -136,11 +139,13 @@ pub fn run(command: &mut Command) -> io::Result<(u32, End)> {
     Ok((pid, end))
 }
 
-/// Ends this process by a signal, without a core file of its own; returns an exit code if it survives, as the first
-/// process of a container does.
+/// Ends this process by a signal, without a core file of its own.
+///
+/// Returns an exit code if the process survives, as the first process of a container does.
 pub fn end_by(signal: libc::c_int) -> u8 {
     let this = signal_set([signal].into_iter());
-    // SAFETY: system calls with plain numbers and an initialised set; no other thread relies on these settings.
+    // SAFETY: system calls with plain numbers and an initialised set; no other thread relies on
+    // these settings.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         libc::signal(signal, libc::SIG_DFL);
@@ -170,8 +175,8 @@ fn wait(child: libc::pid_t, signals: &libc::sigset_t) -> io::Result<ExitStatus> 
         }
         // SAFETY: sigwaitinfo succeeded and filled it.
         let by_kernel = unsafe { info.assume_init() }.si_code > 0;
-        // The terminal signals the whole foreground group, and so the child as well, but its end only to the first
-        // process of a session.
+        // The terminal signals the whole foreground group, and so the child as well. The hangup of
+        // the terminal is signalled only to the first process of a session.
         // SAFETY: these calls only ask.
         let leads = unsafe { libc::getsid(0) == libc::getpid() };
         let both_have_it = by_kernel && !(signal == libc::SIGHUP && leads);
@@ -197,8 +202,8 @@ fn changed(child: libc::pid_t) -> io::Result<Option<ExitStatus>> {
 fn stop_too(child: libc::pid_t, signal: libc::c_int) {
     let this = signal_set([signal].into_iter());
     let went_on = signal_set([libc::SIGCONT].into_iter());
-    // SAFETY: system calls with plain numbers and initialised sets. The signal that stopped the child may be pending
-    // here as well: it is the same stop.
+    // SAFETY: system calls with plain numbers and initialised sets. The signal that stopped the
+    // child may be pending here as well: it is the same stop.
     let is_continued = unsafe {
         libc::kill(libc::getpid(), signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &this, std::ptr::null_mut());
@@ -210,7 +215,8 @@ fn stop_too(child: libc::pid_t, signal: libc::c_int) {
         };
         libc::sigtimedwait(&went_on, std::ptr::null_mut(), &now) == libc::SIGCONT
     };
-    // A shell continues the whole group; a signal to this process alone is meant for the child as well.
+    // A shell continues the whole group; a signal to this process alone is meant for the child as
+    // well.
     if is_continued && is_stopped(child) {
         send(child, libc::SIGCONT);
     }

@@ -157,7 +157,8 @@ impl Args {
         option.and_then(|(_, value)| value.clone())
     }
 
-    /// The value of a variable: the option's, or else the environment's, or else what `run` sets by itself.
+    /// The value of a variable: the option's, or else the environment's, or else the default of
+    /// `run`.
     fn value(&self, name: &str) -> Option<OsString> {
         let set = |name: &str| {
             let in_environment = || std::env::var_os(name).filter(|value| !value.is_empty());
@@ -186,7 +187,8 @@ fn period(text: &str) -> Result<Period> {
 
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
-/// The variables that `run` sets by itself: stacks, owners, and all events within a budget of the disk.
+/// The variables that `run` sets by itself: stacks, owners, and all events within a budget of the
+/// disk.
 const DEFAULTS: [(&str, &str); 4] = [
     (STACKS, "all"),
     ("GPUSHIM_OWNERS", "auto"),
@@ -276,8 +278,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
     })
 }
 
-/// Returns true if the user should be told how the program ended: of one that used no GPU the shell
-/// says enough.
+/// Returns true if the end of the program is worth a message. The shell's message is enough for a
+/// program that used no GPU.
 fn worth_saying(end: End, has_traces: bool) -> bool {
     match end {
         End::Code(code) => code != 0 && has_traces,
@@ -285,8 +287,9 @@ fn worth_saying(end: End, has_traces: bool) -> bool {
     }
 }
 
-/// The command that explains a request which ran out of memory: this one, unless the user named another
-/// or wants none.
+/// The command that explains requests out of memory.
+///
+/// It is this command, unless the user named another one or wants none.
 fn autopsy(resolved: &Resolved) -> Option<OsString> {
     match &resolved.config.autopsy {
         Autopsy::Command(path) => Some(path.into()),
@@ -313,7 +316,7 @@ fn refuse_unusable(args: &Args, resolved: &Resolved) -> Result<()> {
     ))
 }
 
-/// Our library first, so that its symbols are found before those of others.
+/// The gpushim library first, so that its symbols are found before the symbols of others.
 fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_os_string();
     if let Some(existing) = existing.filter(|existing| !existing.is_empty()) {

@@ -1,5 +1,5 @@
-//! Evidence that the kernel's out-of-memory killer was at work: it counts what it kills in each group
-//! of processes.
+//! Evidence of the kernel's out-of-memory killer: the kernel counts its kills in each group of
+//! processes.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ pub fn kills() -> Option<u64> {
     counted(Path::new(ROOT), &groups)
 }
 
-/// Reads the counter of the groups that the kernel lists: `0::/job` of version 2, `4:memory:/job` of
-/// version 1.
+/// Reads the counter of the groups that the kernel lists: `0::/job` of version 2, `4:memory:/job`
+/// of version 1.
 fn counted(root: &Path, groups: &str) -> Option<u64> {
     let of_line = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

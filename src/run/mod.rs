@@ -1,4 +1,4 @@
-//! Runs a command with gpushim preloaded, tells what its traces say, and ends as it did.
+//! Runs a command with gpushim preloaded, prints the findings of its traces, and ends as it did.
 
 mod afterwards;
 pub(crate) mod child;

@@ -1,7 +1,9 @@
-//! The summary beside each trace of a run: renewed while the program runs, and written last when it has ended.
+//! The summary beside each trace of a run: renewed while the program runs, and written last at its
+//! end.
 //!
-//! The library cannot write it: names of functions are found here, and its process may be killed at any moment. This one
-//! may be killed, too; a summary has its name only once it is whole, so that the one of a minute ago is there then.
+//! The library cannot write it: names of functions are found here, and its process may be killed at
+//! any moment. This process may be killed, too. A summary gets its name only when it is complete,
+//! so the last complete one remains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,14 +26,17 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// Renews the summaries of the traces of a pattern, without those that were there before, each time that this time has
-    /// passed; less often where it takes long.
+    /// Renews the summaries of the traces of a pattern each time this interval has passed.
+    ///
+    /// Traces that existed before are left out. Renewals that take long are less frequent.
     pub fn start(pattern: String, before: BTreeSet<PathBuf>, every: Duration) -> Renewal {
         let is_over = Arc::new((Mutex::new(false), Condvar::new()));
         let shared = Arc::clone(&is_over);
-        // Without the thread the summaries are written at the end only. It gets none of the signals that `run` waits for.
+        // If the thread cannot start, the summaries are written only at the end. The thread gets
+        // none of the signals that `run` waits for.
         let _ = background::spawn("gpushim-summary", STACK, move || {
-            // SAFETY: a system call with plain numbers; 0 is this thread, which then yields to the program.
+            // SAFETY: a system call with plain numbers; 0 is this thread, which then yields to the
+            // program.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
             renew(&pattern, &before, every, &shared);
         });
@@ -75,7 +80,8 @@ fn renew(
         drop(over);
         let begin = Instant::now();
         for path in traces::existing(pattern).difference(before) {
-            // All events of a long run would take minutes to read each time: the newest ones, the live blocks and the sums.
+            // All events of a long run would take minutes to read each time. Only the newest
+            // events, the live blocks and the sums are read.
             let Ok(recording) = recording::open_ring(path) else {
                 continue;
             };
@@ -95,7 +101,7 @@ fn renew(
     }
 }
 
-/// Writes the last summary of each trace. What stood in the way; completes "failed to …".
+/// Writes the last summary of each trace. Returns the errors; each completes "failed to …".
 pub fn write_last(ranks: &[(PathBuf, RankSummary)]) -> Vec<String> {
     let written = ranks
         .iter()

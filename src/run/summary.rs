@@ -1,4 +1,4 @@
-//! What stood out in a run, in a few lines when it ends.
+//! Summary of a run's findings, in a few lines at its end.
 
 use std::path::{Path, PathBuf};
 
@@ -19,32 +19,33 @@ pub const LINES: usize = 8;
 const FINDINGS: usize = 2;
 /// Traces that are looked into: opening more takes longer than a user waits at the end of a run.
 const MOST: usize = 64;
-/// Events that are looked at, about four seconds' worth: of traces with more, those in the ring. `gpushim report` has no
-/// such limit.
+/// Most events that are analysed, about four seconds of work. Of traces with more, the ring is
+/// analysed. `gpushim report` has no such limit.
 const EVENTS: u64 = 1 << 25;
-/// Letters of a function's name.
+/// Characters of a function's name.
 const FUNCTION: usize = 60;
 /// Traces that the last line names.
 const NAMED: usize = 4;
 
-/// What is to be said of the traces that a run left.
+/// Summary of the traces that a run wrote.
 #[derive(Debug)]
 pub struct Summary {
-    /// Of this job or process, in the order of the ranks.
+    /// Reports of this job or process, in the order of the ranks.
     reports: Vec<Report>,
     job: Option<Job>,
-    /// All traces, also those that were not looked into.
+    /// All traces, also traces that were not analysed.
     traces: Vec<PathBuf>,
     /// Bytes that these take on the disk.
     disk: u64,
     /// The end of the program in words, if the user should know it.
     pub end: Option<String>,
-    /// What is kept of each trace that was written.
+    /// Summary of each trace that was written.
     pub ranks: Vec<(PathBuf, RankSummary)>,
 }
 
 impl Summary {
-    /// Looks into the traces that a run wrote, and if it speaks for its job into those of other ranks beside them.
+    /// Analyses the traces that a run wrote. A speaker of its job also analyses traces of other
+    /// ranks beside them.
     pub fn of(written: &[PathBuf], is_speaker: bool) -> Summary {
         let mut traces = written.to_vec();
         let (mut reports, mut ranks) = (Vec::new(), Vec::new());
@@ -92,12 +93,13 @@ impl Summary {
         summary
     }
 
-    /// Takes anew what the traces take on the disk.
+    /// Measures again the bytes that the traces take on the disk.
     pub fn weigh(&mut self) {
         self.disk = self.traces.iter().map(|trace| on_disk(trace)).sum();
     }
 
-    /// At most [`LINES`] lines of at most `width` letters, but for the last one, which names files.
+    /// At most [`LINES`] lines of at most `width` characters. Only the last one, which names files,
+    /// may be longer.
     pub fn lines(&self, width: usize, is_coloured: bool) -> Vec<String> {
         let end = self.end.as_ref().map(|end| {
             let how = if end.starts_with("signal") {
@@ -138,7 +140,8 @@ impl Summary {
         lines
     }
 
-    /// The report with the finding that matters most, or else of the rank that peaks highest.
+    /// The report with the most important finding, or else the report of the rank with the highest
+    /// peak.
     fn worst(&self) -> Option<&Report> {
         let with = self.reports.iter().filter(|one| !one.findings.is_empty());
         let worst = with.min_by_key(|one| one.findings.first().map(Finding::rank));
@@ -150,8 +153,9 @@ impl Summary {
         worst.or_else(highest).or_else(|| self.reports.first())
     }
 
-    /// How many findings, and the peak: in one line, or two where no finding follows. The function that holds most is left
-    /// out where it would be cut.
+    /// The number of findings, and the peak: in one line, or two if there are no findings.
+    ///
+    /// The function that holds most is left out if it would be cut.
     fn headline(&self, report: &Report, width: usize) -> Vec<String> {
         let (said, holder) = self.headline_in_words(report);
         let said = format!("gpushim: {said}");
@@ -191,7 +195,7 @@ impl Summary {
         (said, holder_in_words(peak))
     }
 
-    /// Where the traces are, and what to type next.
+    /// Names of the traces, and the command to type next.
     fn last(&self) -> String {
         let names: Vec<String> = self.traces.iter().map(|trace| short(trace)).collect();
         let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
@@ -232,7 +236,7 @@ fn holder_in_words(peak: &HeldAtPeak) -> String {
     format!(", {} of it by `{function}`", bytes(held))
 }
 
-/// A text without what is said in parentheses, for want of room; what is between backticks is a name and stays whole.
+/// A text without parentheses, to save space. Names between backticks are kept whole.
 fn without_asides(text: &str) -> String {
     let (mut out, mut depth, mut is_name) = (String::with_capacity(text.len()), 0_u32, false);
     for letter in text.chars() {
@@ -254,11 +258,11 @@ fn without_asides(text: &str) -> String {
             out.push(letter);
         }
     }
-    // What was opened and never closed is no aside.
+    // A parenthesis that never closes is no aside.
     if depth > 0 { text.to_string() } else { out }
 }
 
-/// A finding in at most `room` lines: what, where, and the fix.
+/// A finding in at most `room` lines: the fault, its place, and the fix.
 fn of_finding(
     number: usize,
     finding: &Finding,

@@ -1,4 +1,4 @@
-//! The traces that a run wrote: where they are to be, which there are, and what they take on the disk.
+//! The traces of a run: their expected paths, the existing files, and their bytes on the disk.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +27,8 @@ pub fn pattern(settings: &[Setting]) -> Result<Option<String>> {
         return Ok(Some(pattern.to_string()));
     }
     let current = std::env::current_dir().context("find the current directory")?;
-    // A directory whose name is no text cannot be put into a variable's text: leave the pattern as it is.
+    // A directory whose name is no text cannot be put into a variable's text: leave the pattern as
+    // it is.
     let Some(current) = current.to_str() else {
         return Ok(Some(pattern.to_string()));
     };
@@ -42,7 +43,8 @@ pub fn existing(pattern: &str) -> BTreeSet<PathBuf> {
     files::matching(pattern).into_iter().collect()
 }
 
-/// Bytes that a trace takes on the disk, with the files of its spool and symbols: it is sparse, and its length says less.
+/// Bytes that a trace takes on the disk, with the files of its spool and symbols. The trace is
+/// sparse: its length is not its size on the disk.
 pub fn on_disk(trace: &Path) -> u64 {
     let taken = |path: &Path| {
         let meta = std::fs::symlink_metadata(path).ok();

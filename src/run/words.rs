@@ -1,8 +1,8 @@
-//! The words of `gpushim run`: which are ours, and which are the program's.
+//! Separates the words of `gpushim run` from the words of its program.
 //!
-//! `--stacks`, `--python`, `--takeover` and `--elastic` may come without a value. The word after one of them is its value
-//! if it is one that the variable accepts (`--stacks all python3 train.py`), and the program if not
-//! (`--stacks python3 train.py`).
+//! `--stacks`, `--python`, `--takeover` and `--elastic` may come without a value. The word after
+//! one of them is its value if the variable accepts it (`--stacks all python3 train.py`). Otherwise
+//! it is the program (`--stacks python3 train.py`).
 
 use std::ffi::{OsStr, OsString};
 
@@ -65,7 +65,7 @@ pub fn joined(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     out
 }
 
-/// Where the subcommand is: after the command itself and `--color`.
+/// Index of the subcommand's word: after the command itself and `--color`.
 fn subcommand(words: &[OsString]) -> Option<usize> {
     let mut at = 1;
     while let Some(word) = words.get(at) {

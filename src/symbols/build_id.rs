@@ -15,13 +15,13 @@ const SEGMENT: u32 = 4; // PT_NOTE
 const BUILD_ID: u32 = 3; // NT_GNU_BUILD_ID
 const OWNER: &[u8] = b"GNU\0";
 
-/// Notes are short. What claims to be longer is something else, or damaged.
+/// Bytes that notes have at most. A longer part is no note, or damaged.
 const NOTES_MAX: u64 = 1 << 20;
 
-/// The build id of a file, `None` if it has none.
+/// Returns the build id of a file, `None` if it has none.
 ///
 /// # Errors
-/// What the file system said, or that it is no 64-bit little-endian ELF file.
+/// An error of the file system, or the file is no 64-bit little-endian ELF file.
 pub fn of_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let (file, _) = open_regular(path)?;
     let mut header = [0; HEADER_BYTES];
@@ -29,7 +29,8 @@ pub fn of_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    // Sections first: in a separate debug file the segments are those of the module, and lie elsewhere.
+    // Sections come first: in a separate debug file the segments are the module's, and lie
+    // elsewhere.
     let sections = Table {
         offset: get_u64(&header, 40),
         stride: get_u16(&header, 58),
@@ -52,10 +53,10 @@ pub fn of_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }))
 }
 
-/// Room for the most sections that a 16-bit number counts, of 64 bytes each.
+/// Bytes of a table with the most sections that a 16-bit number counts, of 64 bytes each.
 const TABLE_MAX: usize = 4 << 20;
 
-/// A table of the file.
+/// A table of sections or segments.
 struct Table {
     offset: Option<u64>,
     stride: Option<u16>,
@@ -78,8 +79,8 @@ impl Table {
     }
 }
 
-/// The build id among the notes that an entry of a table points to; given are the places of its
-/// offset, size and alignment.
+/// Returns the build id among the notes of a table's entry. `offset`, `size` and `align` are the
+/// places of these fields in the entry.
 fn notes(file: &File, entry: &[u8], offset: usize, size: usize, align: usize) -> Option<Vec<u8>> {
     let size = get_u64(entry, size).filter(|size| *size <= NOTES_MAX)?;
     let mut bytes = vec![0; usize::try_from(size).ok()?];

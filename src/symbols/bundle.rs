@@ -1,7 +1,7 @@
-//! Symbols that were packed where the files were, to be read where they are not.
+//! Symbols that were packed on the machine with the files, to be read on another one.
 //!
-//! Text, so that it can be read, searched and compared; `docs/trace-format.md` has the format. It lies
-//! beside the trace, under the trace's name with `.symbols` after it.
+//! The format is text, so that it can be read, searched and compared; `docs/trace-format.md` has
+//! it. The file lies beside the trace, under the trace's name with `.symbols` after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,22 +30,22 @@ enum Key {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct BundledModule {
-    /// Where the module was: for people.
+    /// The path of the module, for people.
     path: String,
-    /// Symbols, innermost first, by what was looked up: an address as the module's file names it.
+    /// Symbols, innermost first, by the looked-up address in the module's file.
     symbols: BTreeMap<u64, Vec<Symbol>>,
 }
 
 impl Bundle {
-    /// Where the bundle of a trace is looked for.
+    /// Returns the path of the bundle of a trace.
     pub fn beside(trace: &Path) -> PathBuf {
         let mut name = trace.as_os_str().to_owned();
         name.push(".symbols");
         name.into()
     }
 
-    /// Reads the bundle beside a trace, with what is wrong with it: sentences that name the file. There may be
-    /// none, which is not wrong. One of another user is not read.
+    /// Reads the bundle beside a trace. Also returns its problems: sentences that name the file. A
+    /// missing bundle is no problem. A bundle of another user is not read.
     pub fn open(trace: &Path) -> (Option<Bundle>, Vec<String>) {
         let path = Bundle::beside(trace);
         let said = |what: String| format!("{}: {what}", path.display());
@@ -72,7 +72,7 @@ impl Bundle {
         write_whole(path, Readers::Owner, |out| out.write_all(text.as_bytes()))
     }
 
-    /// From the content of a file; of a damaged one what can be read, and what is wrong.
+    /// Parses the content of a file; of a damaged one the readable part. Also returns its problems.
     pub fn parse(content: &[u8]) -> (Bundle, Vec<String>) {
         let mut bundle = Bundle::default();
         let mut problems = Vec::new();
@@ -97,7 +97,7 @@ impl Bundle {
                 break;
             }
             if reading.line(line, &mut bundle).is_none() {
-                // One is enough: a damaged file may have millions.
+                // One line is named: a damaged file may have millions.
                 if reading.bad == 0 {
                     problems.push(format!("line {} makes no sense: left out", index + 1));
                 }
@@ -110,7 +110,7 @@ impl Bundle {
         (bundle, problems)
     }
 
-    /// As it is written.
+    /// Returns the text of the file.
     pub fn to_text(&self) -> String {
         let mut text = format!("{FIRST_LINE}\n");
         for (key, found) in &self.0 {
@@ -149,7 +149,7 @@ impl Bundle {
         text
     }
 
-    /// Puts all that another bundle has into this one.
+    /// Adds the content of another bundle.
     pub fn merge(&mut self, other: Bundle) {
         for (key, found) in other.0 {
             let ours = self.0.entry(key).or_default();
@@ -158,12 +158,12 @@ impl Bundle {
         }
     }
 
-    /// Modules of which it knows something.
+    /// Returns the number of modules in it.
     pub fn modules(&self) -> usize {
         self.0.len()
     }
 
-    /// Addresses of which it knows the functions.
+    /// Returns the number of addresses with known functions.
     pub fn addresses(&self) -> usize {
         self.0.values().map(|found| found.symbols.len()).sum()
     }
@@ -174,7 +174,7 @@ impl Bundle {
             .entry(Key::of(&module.build_id, &module.path))
             .or_default();
         found.path.clone_from(&module.path);
-        // The module is the one above.
+        // The module is the line above.
         let symbols = symbols.iter().map(|symbol| Symbol {
             module: None,
             ..symbol.clone()
@@ -198,23 +198,23 @@ impl Key {
     }
 }
 
-/// The lines of a bundle, one after the other.
+/// The state of reading the lines of a bundle.
 #[derive(Default)]
 struct Reading {
     module: Option<Key>,
-    /// The inlined functions of an offset whose own function has not come yet.
+    /// The inlined functions of an offset whose own function has not been read yet.
     inner: Vec<Symbol>,
     offset: u64,
     bad: u64,
 }
 
 impl Reading {
-    /// `None` for a line that makes no sense.
+    /// Reads a line; `None` if it is malformed.
     fn line(&mut self, line: &str, bundle: &mut Bundle) -> Option<()> {
         let mut fields = line.split('\t');
         let first = fields.next()?;
         if first == "module" {
-            // Whatever follows belongs to no module if this line is damaged.
+            // If this line is damaged, the lines after it belong to no module.
             self.module = None;
             self.inner.clear();
             let (id, path) = (from_hex(fields.next()?)?, unescaped(fields.next()?));

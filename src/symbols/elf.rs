@@ -18,12 +18,12 @@ pub struct Reader {
     debug_dirs: Vec<PathBuf>,
     /// Files that it must not read again, with or without their debug information.
     damaged: Vec<(PathBuf, bool)>,
-    /// Files that were looked at.
+    /// Files that were checked.
     looked_at: FxHashSet<PathBuf>,
 }
 
 impl Reader {
-    /// A reader that follows debug links into these directories.
+    /// Creates a reader that follows debug links into these directories.
     pub fn new(debug_dirs: &[PathBuf]) -> Reader {
         Reader {
             parsed: symbolizer(debug_dirs),
@@ -33,7 +33,7 @@ impl Reader {
         }
     }
 
-    /// Looks at a file before it is read for the first time.
+    /// Checks a file before it is read for the first time.
     fn look_at(&mut self, file: &Path, problems: &mut Vec<String>) {
         if !self.looked_at.insert(file.to_path_buf()) {
             return;
@@ -54,7 +54,7 @@ impl Reader {
         problems.extend(why.map(|why| format!("{}: {why}", file.display())));
     }
 
-    /// The functions at an address as the file names it, innermost first, without their module.
+    /// Returns the functions at an address in the file, innermost first, without their module.
     pub fn find(
         &mut self,
         file: &Path,
@@ -62,14 +62,14 @@ impl Reader {
         problems: &mut Vec<String>,
     ) -> Option<Vec<Symbol>> {
         self.look_at(file, problems);
-        // Debug information that makes no sense leaves the symbol tables.
+        // If debug information is malformed, the symbol tables are used.
         [true, false].into_iter().find_map(|debug| {
             let damaged = |(path, with): &(PathBuf, bool)| path == file && *with == debug;
             if self.damaged.iter().any(damaged) {
                 return None;
             }
-            // Blazesym 0.2.7 panics on some damaged debug information (dwarf/lines.rs). What it had
-            // parsed by then is dropped.
+            // Blazesym 0.2.7 panics on some damaged debug information (dwarf/lines.rs). All that it
+            // had parsed by then is dropped.
             let parsed = AssertUnwindSafe(&self.parsed);
             panic::catch_unwind(|| look_up(&parsed, file, at, debug)).unwrap_or_else(|_| {
                 self.parsed = symbolizer(&self.debug_dirs);
@@ -92,8 +92,9 @@ fn symbolizer(debug_dirs: &[PathBuf]) -> Symbolizer {
     builder.set_debug_dirs(Some(dirs)).build()
 }
 
-/// Debug information that is only lines names functions without their module (`rustc -C debuginfo=line-tables-only`):
-/// the symbol table has the whole name.
+/// Looks up the functions at an address. Debug information of lines alone (`rustc -C
+/// debuginfo=line-tables-only`) names functions without their module: the symbol table has the
+/// whole name.
 fn look_up(parsed: &Symbolizer, file: &Path, at: u64, debug: bool) -> Option<Vec<Symbol>> {
     let mut symbols = symbols_at(parsed, file, at, debug)?;
     let outer = symbols.last_mut()?;

@@ -9,11 +9,11 @@ use super::sound::{self, Link};
 use super::{Module, build_id, lines};
 use gpushim_trace::regular::open_regular;
 
-/// Where distributions put debug files.
+/// Folder in which distributions put debug files.
 pub const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 
-/// The files of this machine that belong to a module, the most telling first. Those that cannot be
-/// trusted are left out, or used with a warning where there is no way to tell.
+/// Finds the files of this machine that belong to a module, the most detailed first. Files of
+/// another build are left out. If the build cannot be checked, a file is used with a warning.
 pub fn of(module: &Module, debug_dirs: &[PathBuf], problems: &mut Vec<String>) -> Vec<PathBuf> {
     let file = Path::new(&module.path);
     let id = &module.build_id;
@@ -43,14 +43,14 @@ pub fn of(module: &Module, debug_dirs: &[PathBuf], problems: &mut Vec<String>) -
             files.push(file.to_path_buf());
         }
         Ok(_) => problems.push(changed(file)),
-        // Another machine, or it was removed: what `files` has must do.
+        // The process ran on another machine, or the file was removed: only `files` are left.
         Err(_) => {}
     }
     files
 }
 
-/// The file that a module's `.gnu_debuglink` names: beside it, in `.debug` there, or in the same folder below
-/// the directories for debug files.
+/// Finds the file that a module's `.gnu_debuglink` names: beside it, in `.debug` there, or in the
+/// same folder below the directories for debug files.
 fn linked(
     file: &Path,
     debug_dirs: &[PathBuf],
@@ -77,7 +77,7 @@ fn linked(
     found.into_iter().collect()
 }
 
-/// Whether the content of a file has the sum that a link gives.
+/// Returns true if the content of a file has the checksum of a link.
 fn is_summed(file: &Path, link: &Link) -> bool {
     let Ok((file, _)) = open_regular(file) else {
         return false;
@@ -104,7 +104,7 @@ fn changed(file: &Path) -> String {
     )
 }
 
-/// The module's debug file, or a copy of the module, by its build id.
+/// Finds the module's debug file, or a copy of the module, by its build id.
 fn debug_files(module: &Module, debug_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let hex: String = module.build_id.iter().map(|b| format!("{b:02x}")).collect();
     let (first, rest) = hex.split_at(2);

@@ -7,7 +7,7 @@ use super::{Kind, Symbol};
 /// A name for code that a compiler made at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jit {
-    /// Its first address.
+    /// Address of its first byte.
     pub begin: u64,
     /// The first address after it.
     pub end: u64,
@@ -15,19 +15,20 @@ pub struct Jit {
     pub name: String,
 }
 
-/// Names by address. Where two overlap the later one counts: the code of the earlier is gone.
+/// Names by address. If two overlap, the later one counts: the earlier code no longer exists.
 #[derive(Debug)]
 pub struct Names(BTreeMap<u64, (u64, String)>);
 
 impl Names {
-    /// From names in the order in which they were given.
+    /// Takes names in the order in which they were given.
     pub fn new(all: impl IntoIterator<Item = Jit>) -> Names {
         let mut names: BTreeMap<u64, (u64, String)> = BTreeMap::new();
         for Jit { begin, end, name } in all {
             if begin >= end {
                 continue;
             }
-            // Those kept so far do not overlap one another, so the ones in the way are neighbours.
+            // Kept names do not overlap one another, so all names in the way are next to each
+            // other.
             while let Some((&old, _)) = names
                 .range(..end)
                 .next_back()
@@ -40,14 +41,15 @@ impl Names {
         Names(names)
     }
 
-    /// The function at an address.
+    /// Returns the function at an address.
     pub fn find(&self, at: u64) -> Option<Symbol> {
         let (_, (end, name)) = self.0.range(..=at).next_back()?;
         (at < *end).then(|| symbol(name))
     }
 }
 
-/// CPython calls its functions `py::NAME:FILE` (Python/perf_trampoline.c).
+/// Makes a symbol of a name; CPython names its functions `py::NAME:FILE`
+/// (Python/perf_trampoline.c).
 fn symbol(name: &str) -> Symbol {
     let python = name
         .strip_prefix("py::")

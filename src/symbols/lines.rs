@@ -2,12 +2,13 @@
 
 use super::{Kind, Symbol};
 
-/// One line for each symbol: the function, then where it is.
+/// Returns one line for each symbol: the function, then its place.
 pub fn lines(symbols: &[Symbol]) -> Vec<String> {
     symbols.iter().map(line).collect()
 }
 
-/// The function, then the source file and line as far as they are known, or else the module.
+/// Returns the function, then the source file and line as far as they are known, or else the
+/// module.
 pub fn line(symbol: &Symbol) -> String {
     if symbol.kind == Kind::Unknown {
         return symbol.function.clone();
@@ -20,15 +21,15 @@ pub fn line(symbol: &Symbol) -> String {
     }
 }
 
-/// The last part of a path, of Linux or Windows.
+/// Returns the last part of a path, of Linux or Windows.
 pub fn base(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// A C++ function without the types of its parameters, which can go on for a page.
+/// Returns a C++ function without the types of its parameters, which can be very long.
 pub fn short(function: &str) -> String {
     let mut end = function.len();
-    // What may follow the parameters.
+    // Suffixes that may follow the parameters.
     loop {
         let head = &function[..end];
         let without = [" const", " volatile", " &", " &&", "&", "&&"]
@@ -56,7 +57,7 @@ pub fn short(function: &str) -> String {
     format!("{name}(...){tail}")
 }
 
-/// Where the bracket begins that the text ends with.
+/// Returns the place of the bracket that opens the one at the end of the text.
 fn parameters(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices().rev() {

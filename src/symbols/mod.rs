@@ -1,8 +1,8 @@
-//! From return addresses to functions, offline: where the process ran, or on another machine.
+//! Functions of return addresses, found offline: on the machine of the process, or on another one.
 //!
-//! A trace holds addresses, the modules that were loaded and the names of code in no file. A module's
-//! file is believed only if its build id is the one that was loaded; else its debug file is looked for
-//! by build id, else the names come from a [`Bundle`] that was packed where the files were.
+//! A trace holds addresses, the loaded modules and the names of code in no file. A module's file is
+//! used only if its build id is the one that was loaded. Else its debug file is searched by build
+//! id. Else the names come from a [`Bundle`] that was packed on the machine with the files.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -30,21 +30,22 @@ pub use origin::Origin;
 /// A library or program that was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Its first address.
+    /// Address of its first byte.
     pub begin: u64,
     /// The first address after it.
     pub end: u64,
-    /// What was added to the addresses that its file names.
+    /// Difference between its addresses in memory and in its file.
     pub bias: u64,
     /// Its file, as the dynamic linker named it.
     pub path: String,
     /// Its build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Which of those that lay at the same addresses it is: a return address has the number from bit 48 on.
+    /// Number of the module among all that lay at the same addresses. A return address has it from
+    /// bit 48 upwards.
     pub generation: u32,
 }
 
-/// From which bit on a return address has the generation of its module, see docs/trace-format.md.
+/// Lowest bit of the module's generation in a return address, see docs/trace-format.md.
 const GENERATION_SHIFT: u32 = 48;
 
 /// What sort of code a function is.
@@ -65,28 +66,29 @@ pub enum Kind {
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name, demangled and in full. Of unknown code `module+0xoffset`, or the address.
+    /// Its name, demangled and in full. Unknown code has `module+0xoffset`, or the address.
     pub function: String,
     /// The path of the source file, as given to the compiler.
     pub file: Option<String>,
     /// The line of the call in that file.
     pub line: Option<u32>,
-    /// The module's file.
+    /// Path of the module's file.
     pub module: Option<String>,
-    /// Whether the compiler put it into its caller, which is the next symbol of the same address.
+    /// True if the compiler inlined it into its caller, which is the next symbol of the same
+    /// address.
     pub inlined: bool,
-    /// What sort of code it is.
+    /// Kind of code of the function.
     pub kind: Kind,
-    /// Where it comes from, once that was asked.
+    /// Its origin, once it was looked up.
     pub known: KnownOrigin,
 }
 
-/// The origin of a function, which takes long to find. It makes no function differ from another.
+/// The origin of a function, which takes long to find. It is ignored when functions are compared.
 #[derive(Debug, Default)]
 pub struct KnownOrigin(OnceCell<Origin>);
 
 impl Clone for KnownOrigin {
-    /// Not known yet: a copy may be changed.
+    /// Returns an unknown origin: a copy may be changed.
     fn clone(&self) -> KnownOrigin {
         KnownOrigin::default()
     }
@@ -101,28 +103,28 @@ impl PartialEq for KnownOrigin {
 impl Eq for KnownOrigin {}
 
 impl Symbol {
-    /// Where the function comes from.
+    /// Returns the origin of the function.
     pub fn origin(&self) -> Origin {
         *self.known.0.get_or_init(|| Origin::of(self))
     }
 
-    /// The operator of PyTorch that it calls: `mul_Tensor`.
+    /// Returns the operator of PyTorch that it calls: `mul_Tensor`.
     pub fn operator(&self) -> Option<&str> {
         let operator = self.function.split_once("at::_ops::")?.1;
         operator.split_once("::call(").map(|(name, _)| name)
     }
 }
 
-/// Where symbols may come from.
+/// Sources in which symbols are searched.
 #[derive(Debug)]
 pub struct Options {
     /// Directories to search for modules and their debug files, before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// What was packed where the files were.
+    /// Symbols that were packed on the machine with the files.
     pub bundle: Option<Bundle>,
-    /// Whether to look at files of this machine at all.
+    /// True if files of this machine may be read.
     pub use_files: bool,
-    /// The problems so far; the beginning of [`Symbolizer::problems`].
+    /// The problems found before; the beginning of [`Symbolizer::problems`].
     pub problems: Vec<String>,
 }
 
@@ -144,14 +146,14 @@ pub struct Symbolizer {
     jit: jit::Names,
     options: Options,
     elf: elf::Reader,
-    /// The files of each module, by its index, once they were looked for.
+    /// The files of each module, by its index, once they were searched.
     files: FxHashMap<usize, Vec<PathBuf>>,
     cache: FxHashMap<u64, Rc<[Symbol]>>,
     problems: Vec<String>,
 }
 
 impl Symbolizer {
-    /// A symbolizer of a process that had these modules and this code in no file.
+    /// Creates a symbolizer of a process that had these modules and this code in no file.
     pub fn new(
         modules: Vec<Module>,
         jit: impl IntoIterator<Item = Jit>,
@@ -169,10 +171,10 @@ impl Symbolizer {
         }
     }
 
-    /// The functions of a return address, of which there is at least one: first those that the compiler
-    /// put into the last. From bit 48 on it has the generation of its module.
+    /// Returns the functions of a return address, at least one: first the inlined ones, last the
+    /// function itself. From bit 48 upwards, the address has the generation of its module.
     ///
-    /// A call may be the last instruction of its function, so what is looked up is the byte before.
+    /// A call may be the last instruction of its function, so the byte before is looked up.
     pub fn resolve(&mut self, address: u64) -> Rc<[Symbol]> {
         if let Some(known) = self.cache.get(&address) {
             return Rc::clone(known);
@@ -182,12 +184,12 @@ impl Symbolizer {
         symbols
     }
 
-    /// The problems with symbols so far, each a sentence that names the file.
+    /// Returns the problems with symbols up to now, each a sentence that names the file.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// A bundle with all that can be known of these return addresses.
+    /// Returns a bundle with all known functions of these return addresses.
     pub fn pack(&mut self, addresses: impl IntoIterator<Item = u64>) -> Bundle {
         let mut bundle = Bundle::default();
         for address in addresses {
@@ -233,7 +235,7 @@ impl Symbolizer {
         symbols
     }
 
-    /// The module of a return address: of several the one that it names, or the last.
+    /// Returns the module of a return address: of several the one that it names, or the last.
     fn module(&self, address: u64) -> Option<usize> {
         let at = plain(address).wrapping_sub(1);
         let meant = (address >> GENERATION_SHIFT) as u32;
@@ -245,12 +247,12 @@ impl Symbolizer {
     }
 }
 
-/// The address that is looked up for a return address: as in the module's file.
+/// Returns the looked-up address in the module's file for a return address.
 fn offset(module: &Module, address: u64) -> u64 {
     plain(address).wrapping_sub(module.bias).wrapping_sub(1)
 }
 
-/// A return address without the generation of its module.
+/// Returns a return address without the generation of its module.
 fn plain(address: u64) -> u64 {
     address & ((1 << GENERATION_SHIFT) - 1)
 }

@@ -1,5 +1,5 @@
-//! Where a function comes from: the user's own code, a library, or what lies below the line: the allocators,
-//! runtimes and interpreters that no user would change.
+//! The origin of a function: the user's own code, a library, or code below it. The last are
+//! allocators, runtimes and interpreters, which no user would change.
 
 use super::{Kind, Symbol, base};
 
@@ -11,10 +11,10 @@ mod tests;
 use qualified::qualified;
 use table::{Of, TABLE};
 
-/// Where a function comes from; the first is what a user would rather change.
+/// The origin of a function, from the code that a user would change first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// The user's own code.
+    /// Code that the user wrote.
     Own,
     /// A library that the user calls.
     Library,
@@ -22,18 +22,18 @@ pub enum Origin {
     Framework,
     /// Python that only passes a call on: wrappers, context managers, dispatch.
     Plumbing,
-    /// The interpreter, and what it calls C functions with.
+    /// The interpreter, and its code for calls of C functions.
     Interpreter,
     /// An allocator above the driver.
     Allocator,
     /// The C library, CUDA and other runtimes.
     Runtime,
-    /// What recorded the stack, gpushim included.
+    /// The code that recorded the stack, gpushim included.
     Recorder,
 }
 
 impl Origin {
-    /// Of a function, by its name, its file and its module.
+    /// Finds the origin of a function, by its name, its file and its module.
     pub(super) fn of(symbol: &Symbol) -> Origin {
         let told = Told::of(symbol);
         if let Some((_, origin)) = TABLE.iter().find(|(of, _)| of.fits(&told)) {
@@ -44,8 +44,8 @@ impl Origin {
             (Kind::Python | Kind::Jit, _) | (Kind::Native, Some(_)) => Origin::Own,
             (Kind::Unknown, Some(_)) => Origin::Library,
             (Kind::Unknown, None) => Origin::Runtime,
-            // Recordings of others do not say where native code is. C++ has parameters or a namespace; what has
-            // neither is C: the interpreter.
+            // Recordings of other tools do not name the file of native code. C++ has parameters or
+            // a namespace; a name with neither is C: the interpreter.
             (Kind::Native, None) if function.contains("::") || function.contains('(') => {
                 Origin::Library
             }
@@ -53,15 +53,15 @@ impl Origin {
         }
     }
 
-    /// Whether it is left out of what people read, as long as a stack has something else.
+    /// Returns true if it is left out of output for people, unless a stack has nothing else.
     pub fn is_below(self) -> bool {
         self > Origin::Library
     }
 }
 
-/// What entries are compared with.
+/// Parts of a symbol that entries are compared with.
 struct Told<'a> {
-    /// The path of Python's file, as on Linux.
+    /// The path of Python's file, in the form of Linux.
     file: Option<String>,
     /// The function of Python, without its class.
     python: &'a str,
@@ -103,12 +103,12 @@ impl Of {
     }
 }
 
-/// `forward` of `Linear.forward`.
+/// Returns `forward` of `Linear.forward`.
 fn base_name(function: &str) -> &str {
     function.rsplit('.').next().unwrap_or(function)
 }
 
-/// Whether a text contains the parts of a pattern, which `*` separates, in their order.
+/// Returns true if a text contains the parts of a pattern, which `*` separates, in their order.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut rest = text;
     pattern.split('*').all(|part| match rest.find(part) {

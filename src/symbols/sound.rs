@@ -1,9 +1,9 @@
 //! Checks of an ELF file before it is passed to code that trusts its content.
 //!
-//! Blazesym 0.2.7 reserves what the header of a compressed section asks for (elf/parser.rs), unpacks whatever
-//! comes, and opens any path that a link to debug information names. So compressed sections are unpacked here
-//! first, into nothing, and links are looked at: what would take more memory than the file has a right to, or
-//! would block, is not given over.
+//! Blazesym 0.2.7 reserves the size in the header of a compressed section (elf/parser.rs), and
+//! unpacks any amount. It opens any path in a link to debug information. So compressed sections are
+//! first unpacked here without keeping the output, and links are checked. A file that would take
+//! more memory than its size allows, or would block, is not passed on.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -25,33 +25,33 @@ const ZLIB: u32 = 1; // ELFCOMPRESS_ZLIB
 const NO_BITS: u32 = 8; // SHT_NOBITS
 const COMPRESSED: u64 = 0x800; // SHF_COMPRESSED
 
-/// Bytes that may come of each byte of a compressed section. Debug information comes to 3 to 10.
+/// Unpacked bytes for each byte of a compressed section. Debug information has 3 to 10.
 const RATIO: u64 = 100;
-/// Bytes that may come of all compressed sections of a file.
+/// Unpacked bytes of all compressed sections of a file.
 const UNPACKED_MAX: u64 = 1 << 30;
-/// Bytes of the names of sections, and of a link, that are believed.
+/// Bytes of the names of sections that are read; `LINK_MAX` are the bytes of a link.
 const NAMES_MAX: u64 = 4 << 20;
 const LINK_MAX: u64 = 4096;
 /// Sections that symbol tables are made of: none of them is ever compressed.
 const TABLES: [&[u8]; 5] = [b".symtab", b".strtab", b".dynsym", b".dynstr", b".shstrtab"];
 
-/// How much of a file may be used.
+/// The part of a file that may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The whole list.
+    /// The whole content of the file.
     All,
-    /// Its symbol tables only, and why if that is worth a line.
+    /// Its symbol tables only, and the reason if that is worth a line.
     Tables(Option<String>),
-    /// Nothing, and why.
+    /// Nothing, and the reason.
     Nothing(String),
 }
 
 /// A link to debug information in another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The file's name.
+    /// Name of the file with the rest.
     pub name: PathBuf,
-    /// Of a `.gnu_debuglink` the sum of the file's content (CRC-32), else its build id.
+    /// The checksum of the file's content (CRC-32) in a `.gnu_debuglink`, else its build id.
     pub rest: Vec<u8>,
 }
 
@@ -64,7 +64,7 @@ struct Section {
     size: u64,
 }
 
-/// How much of a file may be used, where links are followed into these directories.
+/// Returns the part of a file that may be used, if links are followed into these directories.
 pub fn look_at(path: &Path, debug_dirs: &[PathBuf]) -> Use {
     let (own, sections) = match of_file(path) {
         Ok(looked) => looked,
@@ -75,7 +75,7 @@ pub fn look_at(path: &Path, debug_dirs: &[PathBuf]) -> Use {
     }
     let named = |name: &[u8]| sections.iter().any(|section| section.name == name);
     if named(b".gnu_debuglink") {
-        // What it leads to is a file of its own, see `debug_link`.
+        // The other file is checked by itself, see `debug_link`.
         return Use::Tables(None);
     }
     let mut package = path.as_os_str().to_owned();
@@ -90,7 +90,7 @@ pub fn look_at(path: &Path, debug_dirs: &[PathBuf]) -> Use {
         }
     }
     for other in followed {
-        // A link that leads nowhere does no harm.
+        // A link to a missing file does no harm.
         if other.symlink_metadata().is_err() {
             continue;
         }
@@ -108,19 +108,20 @@ fn led_to(other: &Path, why: &str) -> Use {
     Use::Tables(Some(format!("it leads to {}: {why}", other.display())))
 }
 
-/// The `.gnu_debuglink` of a file: a name without folders, and the sum of what it names.
+/// Returns the `.gnu_debuglink` of a file: a name without folders, and the checksum of the named
+/// file.
 pub fn debug_link(path: &Path) -> Option<Link> {
     let (_, sections) = of_file(path).ok()?;
     let section = sections.iter().find(|one| one.name == b".gnu_debuglink")?;
     let mut link = link(path, section, false).ok()?;
-    // Three bytes at most until the sum is aligned.
+    // At most three bytes of padding align the checksum.
     let sum = link.rest.len().checked_sub(4)?;
     link.rest.drain(..sum);
     let is_plain = link.name.file_name() == Some(link.name.as_os_str());
     is_plain.then_some(link)
 }
 
-/// Where blazesym looks for what a link names.
+/// Returns the places where blazesym searches the file of a link.
 fn places(path: &Path, link: &Link, debug_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let hex: String = link.rest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -140,11 +141,11 @@ fn places(path: &Path, link: &Link, debug_dirs: &[PathBuf]) -> Vec<PathBuf> {
     places
 }
 
-/// The name of a file that a section begins with, and what comes after it.
+/// Reads the file name at the beginning of a section, and the bytes after it.
 fn link(path: &Path, section: &Section, is_sup: bool) -> io::Result<Link> {
     let (file, _) = open_regular(path)?;
     let content = bytes(&file, section.offset, section.size, LINK_MAX)?;
-    // Of `.debug_sup` version and kind come first (DWARF 5, 7.3.6).
+    // `.debug_sup` begins with version and kind (DWARF 5, 7.3.6).
     let content = content.get(if is_sup { 3.. } else { 0.. });
     let mut parts = content.unwrap_or_default().splitn(2, |byte| *byte == 0);
     let name = OsStr::from_bytes(parts.next().unwrap_or_default());
@@ -154,7 +155,7 @@ fn link(path: &Path, section: &Section, is_sup: bool) -> io::Result<Link> {
     })
 }
 
-/// How much of one file may be used, whatever it leads to.
+/// Returns the part of one file that may be used, without its linked files.
 fn of_file(path: &Path) -> io::Result<(Use, Vec<Section>)> {
     let (file, meta) = open_regular(path)?;
     let sections = sections(&file, meta.len())?;
@@ -170,7 +171,7 @@ fn of_file(path: &Path) -> io::Result<(Use, Vec<Section>)> {
         let kind = get_u32(&header, 0).unwrap_or(0);
         let size = get_u64(&header, 8).unwrap_or(u64::MAX);
         if kind != ZLIB {
-            // Blazesym as it is built here does not unpack it either.
+            // The enabled features of Blazesym do not unpack it either.
             continue;
         }
         unpacked = unpacked.saturating_add(size);
@@ -252,7 +253,7 @@ fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A part of a file.
+/// A part of a file, as a reader.
 struct Part<'a> {
     file: &'a File,
     from: u64,

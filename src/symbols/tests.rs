@@ -11,7 +11,7 @@ mod library;
 
 use library::{ID, Library, OTHER_ID, SOURCE, base_of, run};
 
-/// What is printed of an address.
+/// Returns the printed lines of an address.
 fn shown(symbolizer: &mut Symbolizer, address: u64) -> Vec<String> {
     lines(&symbolizer.resolve(address))
 }
@@ -90,7 +90,7 @@ fn a_separate_debug_file_is_found_by_build_id() {
     if split.is_none() {
         return;
     }
-    // Not in place: the library is mapped.
+    // The stripped file is a copy: the library is mapped.
     let stripped = library.dir.path().join("stripped");
     run(
         "objcopy",
@@ -107,7 +107,7 @@ fn a_separate_debug_file_is_found_by_build_id() {
     };
     let expected = ["inner  code.c:4", "secret  code.c:12"];
     assert_eq!(shown(&mut library.symbolizer(options()), hidden), expected);
-    // Even where the library itself is gone.
+    // It is found even if the library itself is removed.
     std::fs::remove_file(path).unwrap();
     assert_eq!(shown(&mut library.symbolizer(options()), hidden), expected);
     // A debug file of another build under that name is not used.
@@ -171,7 +171,7 @@ fn without_a_build_id_a_file_is_used_with_a_warning() {
         problems.len() == 1 && problems[0].contains("has no build id"),
         "{problems:?}"
     );
-    // One that has an id by now is another.
+    // A file that has an id by now is another one.
     let other = Library::c(&["-g", ID]);
     std::fs::rename(other.path(), library.path()).unwrap();
     let mut symbolizer = library.symbolizer(Options::default());
@@ -253,7 +253,7 @@ fn a_function_of_rust() -> u64 {
     std::hint::black_box(7)
 }
 
-/// This test executable, and an address in it.
+/// Returns this test executable, and an address in it.
 fn ourselves() -> (Module, u64) {
     let address = std::hint::black_box(a_function_of_rust as fn() -> u64) as usize as u64;
     let path = std::env::current_exe().unwrap();
@@ -313,7 +313,7 @@ fn of_modules_at_the_same_place_the_last_counts_and_other_code_comes_first() {
         (0x2001, "0x2001"),
         (0, "0x0"),
         ((1 << 48) - 1, "0xffffffffffff"),
-        // Of one generation.
+        // Modules of one generation.
         (0x1001 | 1 << 48, "old.so+0x1"),
         (0x1001 | 2 << 48, "new.so+0x1"),
         (0x1001 | 3 << 48, "new.so+0x1"),
@@ -352,7 +352,7 @@ fn build_ids_are_read_as_the_linker_wrote_them() {
         .chain([0, 0x11, 0x22, 0x33])
         .collect();
     assert_eq!(library.module.build_id, expected);
-    // Without sections the segments have it.
+    // Without sections, the segments have it.
     let mut content = std::fs::read(library.path()).unwrap();
     content[40..48].fill(0);
     content[60..62].fill(0);
@@ -399,7 +399,8 @@ fn files_are_not_looked_at_unless_asked() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
-    /// Some of these damages make the parser panic, which is said and costs that file's symbols only.
+    /// Some of these damages make the parser panic, which is reported and costs only the symbols of
+    /// the file.
     #[test]
     fn a_damaged_library_does_no_harm(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 1..=8_usize), 1..12),

@@ -6,7 +6,7 @@ use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::{Format, Outcome};
 use crate::error::Result;
 
-/// Columns of JSON: what the trace keeps of a run of any length.
+/// Columns of JSON: as many as the trace keeps of a run of any length.
 const FINE: usize = 1024;
 
 /// Plot memory over the run, with the minimum and maximum of each interval of time, and the phases of the run.

@@ -14,7 +14,7 @@ use gpushim_trace::{DeviceTimeline, Kind, Series, Span};
 const NAMES: usize = 1 << 12;
 /// The most ranges that are open at once and may end in any order; more are not followed.
 const STARTED: usize = 64;
-/// Phases that are shown, those that took longest.
+/// Number of phases that are shown: the longest.
 const PHASES: usize = 6;
 
 /// A run over time.
@@ -161,8 +161,9 @@ pub(crate) fn curve(
     })
 }
 
-/// Fills columns in which nothing changed and so nothing was written: with what the column before and the one
-/// after have in common.
+/// Fills columns without a change, for which nothing was written.
+///
+/// Each gets the values that the columns before and after have in common.
 fn bridge(columns: &mut [Option<(u64, u64)>]) {
     let mut last: Option<(usize, (u64, u64))> = None;
     for index in 0..columns.len() {
@@ -178,14 +179,14 @@ fn bridge(columns: &mut [Option<(u64, u64)>]) {
     }
 }
 
-/// The ranges of a thread, and those that may end in any order.
+/// The ranges of a thread, and ranges that may end in any order.
 struct Open {
     thread: Option<u32>,
     /// Place in `all` of a name's id.
     names: FxHashMap<u64, usize>,
     /// Open now: place in `all`, and since when.
     open: Vec<(usize, u64)>,
-    /// The same of ranges that may end on another thread or in another order, by their numbers.
+    /// Open ranges by number. These may end on another thread or in another order.
     started: BTreeMap<u64, (usize, u64)>,
     all: Vec<Phase>,
     last_ns: u64,
@@ -195,7 +196,8 @@ struct Phase {
     name: String,
     depth: usize,
     ns: u64,
-    /// Begin and end of each stretch of time; neighbours are put together when there are too many.
+    /// Begin and end of each stretch of time. Adjacent stretches are merged when there are too
+    /// many.
     during: Vec<(u64, u64)>,
 }
 

@@ -1,4 +1,5 @@
-//! How memory went over the run, as curves with the least and the most of each stretch of time, and its phases.
+//! Memory over the run, as curves with the least and the most of each stretch of time, and its
+//! phases.
 //!
 //! `find` has the curves, `text` their answer, and `plot` draws them in characters.
 

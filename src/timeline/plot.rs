@@ -1,4 +1,4 @@
-//! Curves in characters.
+//! Plots of curves in characters.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use super::find::{Curve, Run};
 use crate::output::escape::shown;
 use crate::output::units::{bytes, span};
 
-/// Letters of a line beside those that are columns: the axis.
+/// Characters of a line before its columns: the axis.
 const AXIS: usize = 12;
 
 /// Columns where nothing is known of a terminal.
 const COLUMNS: usize = 80;
 
-/// Lines of a plot.
+/// Number of lines of a plot.
 const LINES: u64 = 14;
 /// Lines from one label of the axis to the next.
 const LABEL_EACH: u64 = 4;
 
-/// The legend.
+/// Legend of the plotted curves.
 pub fn legend(handed_out: &Curve, held: Option<&Curve>) -> String {
     let mut text = format!("█ {}, ▓ at times", handed_out.name);
     if let Some(held) = held {
@@ -36,7 +36,7 @@ pub fn plot(
     let top = handed_out.peak.max(held.map_or(0, |held| held.peak)).max(1);
     let columns = handed_out.columns.len();
     for line in (0..LINES).rev() {
-        // What fills at least half of a character's height.
+        // Value that fills at least half of a character's height.
         let at = (u128::from(top) * u128::from(2 * line + 1) / u128::from(2 * LINES)) as u64;
         let label = if line == LINES - 1 {
             bytes(top)
@@ -95,7 +95,7 @@ fn times(end_ns: u64, columns: usize) -> String {
     text.into_iter().collect()
 }
 
-/// Columns of a plot in the terminal, or as wide as is asked for.
+/// Columns of a plot: the given number, or the width of the terminal.
 pub fn columns(asked: Option<u16>) -> usize {
     let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
     let width = asked.or_else(terminal).map_or(COLUMNS, usize::from);

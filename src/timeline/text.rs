@@ -37,8 +37,9 @@ impl TimelineReport {
     }
 }
 
-/// What is drawn of a device: what is handed out, and what is held for that. A framework's own where it says
-/// it.
+/// Curves that are drawn for a device: the memory handed out, and the memory held for it.
+///
+/// The framework's own figures are used if it gives them.
 fn drawn(device: &Curves) -> Option<(&Curve, Option<&Curve>)> {
     let of = |name: &str| device.curves.iter().find(|curve| curve.name == name);
     match of("tensors") {

@@ -1,4 +1,4 @@
-//! The state of the process of a recording, and the way in which it ended.
+//! The state of the process of a recording, and the manner of its end.
 
 use std::path::Path;
 
@@ -41,7 +41,8 @@ pub struct End {
 }
 
 impl End {
-    /// By the facts of a recording, or else by the number of the process on the host where this is run.
+    /// By the facts of a recording, or else by the number of the process on the host where this is
+    /// run.
     pub fn of(recording: &dyn Recording) -> End {
         let facts = recording.facts();
         let fact = |key: &str| {
@@ -49,7 +50,7 @@ impl End {
             let found = facts.find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone())
         };
-        // Where the parent was told of a signal, handlers of the end may have run before.
+        // If the parent saw a signal, handlers of the end may have run before.
         let told = fact(ENDED_BY);
         let noted = fact(ENDED);
         let has_code = |by: &String| by.starts_with("exit code");
@@ -65,7 +66,7 @@ impl End {
         }
     }
 
-    /// Returns the way in words, `killed by signal 9 (SIGKILL)`; `None` if it is not known.
+    /// Returns the end in words, `killed by signal 9 (SIGKILL)`; `None` if it is not known.
     pub fn in_words(&self) -> Option<String> {
         Some(match (&self.by, self.state) {
             (Some(by), _) if by.starts_with("signal") => format!("killed by {by}"),

@@ -1,4 +1,6 @@
-//! A running process: its memory now, its curve, and the stacks that hold it, from what its trace keeps up to date.
+//! A running process: its memory now, its curve, and the stacks that hold it.
+//!
+//! All of it is read from the parts of its trace that are kept up to date.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use gpushim_trace::{Kind, Layer, Series, Trace};
 pub struct Glance {
     /// The layer: a framework's tensors if there are any, else device memory.
     pub layer: Layer,
-    /// Bytes that are live.
+    /// Sum of live blocks, in bytes.
     pub allocated: u64,
     /// Bytes held from the driver.
     pub reserved: u64,
@@ -20,15 +22,16 @@ pub struct Glance {
     pub peak: u64,
     /// Blocks allocated since the start.
     pub allocations: u64,
-    /// Requests that could not be met, among the events that can be read.
+    /// Failed requests among the readable events.
     pub out_of_memory: u64,
-    /// Bytes a minute by which the floor of live memory rises, or falls; `None` of a run too short to tell.
+    /// Bytes a minute by which the floor of live memory rises, or falls; `None` of a run too short
+    /// to tell.
     pub growth: Option<f64>,
     /// The devices that it uses.
     pub devices: Vec<u8>,
     /// The most that was live in each of equal stretches of time, the newest last, bytes.
     pub history: Vec<u64>,
-    /// The stacks that hold live memory, those with most bytes first.
+    /// The stacks that hold live memory, in descending order of bytes.
     pub holders: Vec<Held>,
 }
 

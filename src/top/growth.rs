@@ -1,17 +1,20 @@
-//! How fast the memory of a running process grows, from the timeline of its trace.
+//! Growth rate of the memory of a running process, from the timeline of its trace.
 
 use gpushim_trace::Span;
 
 /// A run that is shorter says nothing of a minute, ns.
 const SHORTEST: u64 = 5_000_000_000;
-/// At most this much of the run counts, and at most its second half, ns: what it took at its start is no growth.
+/// Longest time at the end of the run that counts, ns. At most the second half of the run counts:
+/// memory taken at the start is no growth.
 const WINDOW: u64 = 600_000_000_000;
 /// Stretches that a slope needs.
 const LEAST: usize = 4;
 const MINUTE: f64 = 60e9;
 
-/// Bytes a minute by which the floor of a series rises, or falls: the slope of a straight line through the least of each
-/// stretch of time (least squares). `None` where the run is too short to tell.
+/// Bytes a minute by which the floor of a series rises or falls.
+///
+/// It is the slope of a straight line through the least of each stretch of time (least squares).
+/// `None` if the run is too short.
 pub fn per_minute(spans: &[Span]) -> Option<f64> {
     let (first, last) = (spans.first()?, spans.last()?);
     let ran = last.to_ns.saturating_sub(first.from_ns);

@@ -16,9 +16,9 @@ use crate::output::units::{bytes, count, percent};
 /// Lines of the list of holders below the processes.
 const HOLDERS: u16 = 10;
 
-/// Letters between two columns of the processes.
+/// Characters between two columns of the processes.
 const SPACE: usize = 2;
-/// Letters that the last column is to have.
+/// Fewest characters of the last column.
 const NAME: usize = 16;
 /// Columns that are left out where there is no room, in this order.
 const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM", "gpu"];
@@ -27,7 +27,7 @@ const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM"
 pub struct Screen {
     rows: Vec<Row>,
     chosen: usize,
-    /// Whether the chosen one has the whole screen.
+    /// True if the chosen process has the whole screen.
     is_open: bool,
 }
 
@@ -74,7 +74,7 @@ impl Screen {
         true
     }
 
-    /// Draws all of it.
+    /// Draws all parts of the screen.
     pub fn draw(&self, frame: &mut Frame) {
         let [head, body, foot] = Layout::vertical([
             Constraint::Length(1),
@@ -163,7 +163,10 @@ impl Screen {
     }
 }
 
-/// The columns that fit into a width: those that matter least go first, and the last one, whose end may be cut off, stays.
+/// Columns that fit into a width.
+///
+/// The least important columns are dropped first. The last column stays, and its end may be cut
+/// off.
 fn columns(room: usize, width: impl Fn(usize) -> usize) -> Vec<usize> {
     let mut columns: Vec<usize> = (0..HEADINGS.len()).collect();
     let needed = |columns: &[usize]| {
@@ -183,7 +186,7 @@ fn columns(room: usize, width: impl Fn(usize) -> usize) -> Vec<usize> {
     columns
 }
 
-/// Allocated over time.
+/// Draws allocated bytes over time.
 fn draw_curve(frame: &mut Frame, area: Rect, row: &Row) {
     let title = format!(
         " {} of at most {} allocated, over the whole run ",

@@ -47,9 +47,9 @@ pub struct Row {
     pub memory: Vec<DeviceMemory>,
 }
 
-/// Letters of a history.
+/// Characters of a history.
 pub const HISTORY: usize = 16;
-/// Letters of a program's name.
+/// Characters of a program's name.
 const PROGRAM: usize = 28;
 
 impl Row {
@@ -97,13 +97,13 @@ fn gpus(ordinals: &[u8]) -> String {
     }
 }
 
-/// Whether these are three or more in a row.
+/// True if the ordinals are three or more and consecutive.
 fn is_gapless(ordinals: &[u8]) -> bool {
     let is_next = |pair: &[u8]| matches!(pair, [one, next] if one.checked_add(1) == Some(*next));
     ordinals.len() > 2 && ordinals.windows(2).all(is_next)
 }
 
-/// Bytes with their sign; what is below a KiB is nothing.
+/// Bytes with their sign. Less than a KiB is shown as nothing.
 fn signed(change: i64) -> String {
     let size = change.unsigned_abs();
     match change {
@@ -129,7 +129,7 @@ pub const HEADINGS: [(&str, Align); 12] = [
     ("most is held by", Align::Left),
 ];
 
-/// The processes as text; of a single one what its memory is made of, too.
+/// The processes as text. For a single process, the composition of its memory follows.
 pub fn table(rows: &[Row]) -> String {
     let mut table = Table::new(HEADINGS);
     for row in rows {
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(spark(&[0, 0], 8), "");
         assert_eq!(spark(&[0, 7, 14], 8), "▁▄█");
         assert_eq!(spark(&[1; 100], 4), "████");
-        // Of 5 in 2 letters the newest 3 are one.
+        // 5 values in 2 characters: the newest 3 are one character.
         assert_eq!(spark(&[0, 0, 0, 9, 0], 2), "▁█");
         assert_eq!(spark(&[u64::MAX, 0], 8), "█▁");
     }

@@ -1,4 +1,4 @@
-//! Which processes record, and what their traces say of them now.
+//! Recording processes, and the present state in their traces.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::recording::{CallSite, Frame, Gpu, Names, Recording, is_compressed};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
-/// Holders that are shown, and stacks that are named for them: several may be ways to one function.
+/// Number of holders that are shown, and of stacks named for them. Several stacks may lead to one
+/// function.
 const HOLDERS: usize = 12;
 const NAMED: usize = 4 * HOLDERS;
 
@@ -33,14 +34,14 @@ struct Seen {
     allocations: u64,
     /// By the frames of the stack: to name functions takes long, and they stay.
     who: FxHashMap<u64, CallSite>,
-    /// By stack: those of device memory, which are few.
+    /// Frames by stack. Only stacks of device memory are kept, which are few.
     frames: FxHashMap<u32, Rc<[Frame]>>,
 }
 
 /// Stacks whose frames are kept.
 const FRAMES: usize = 10_000;
 
-/// The names of a trace's stacks, those that were looked at before from memory.
+/// Names of a trace's stacks. Earlier results are kept in memory.
 struct Remembered<'a> {
     trace: &'a Trace,
     known: &'a mut FxHashMap<u32, Rc<[Frame]>>,
@@ -73,7 +74,7 @@ impl Watch {
     /// Watches the named process ids and trace files, or all recording processes if none is named.
     ///
     /// # Errors
-    /// A process that maps no trace, or a file that is compressed.
+    /// A process without a mapped trace, or a compressed file.
     pub fn new(named: &[PathBuf]) -> Result<Watch> {
         let mut paths = Vec::new();
         for name in named {
@@ -198,7 +199,8 @@ impl Watch {
     }
 }
 
-/// The part of the memory of its devices that a process holds; `None` where their size is not known.
+/// The part of the memory of its devices that a process holds; `None` where their size is not
+/// known.
 fn share(trace: &Trace, glance: &Glance) -> Option<f64> {
     let bytes = |device: &u8| Some(Gpu::parse(&trace.fact(&format!("gpu.{device}"))?)?.bytes);
     let all: u64 = glance.devices.iter().map(bytes).sum::<Option<u64>>()?;
@@ -212,13 +214,13 @@ fn program(argv: &str) -> String {
     format!("{name} {rest}").trim_end().to_string()
 }
 
-/// Whether the process that writes a trace still runs.
+/// True if the process that writes a trace still runs.
 pub fn is_in_use(trace: &Trace) -> bool {
     let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
     pid.is_some_and(|pid| maps(pid, trace.path()))
 }
 
-/// Whether a process has this file mapped.
+/// True if a process has this file mapped.
 fn maps(pid: u32, path: &Path) -> bool {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     shared_files(pid).contains(&path)

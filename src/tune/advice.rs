@@ -1,4 +1,4 @@
-//! The recommended settings, and those that they are compared with.
+//! Chooses the variables to recommend, and the settings to compare them with.
 
 use super::candidate::{Candidate, Families};
 use super::cost::{Cost, Sum};
@@ -8,27 +8,29 @@ use crate::replay::{Policy, ReplayDevice};
 use crate::requests::Requests;
 use gpushim_config::VARIABLES;
 
-/// The recommended settings.
+/// Settings that are recommended for the next run.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// Its place among those that were tried.
+    /// Index of the chosen candidate in `Tuned::tried`.
     pub chosen: usize,
-    /// What to set, and what not to.
+    /// Variables to set and variables to unset.
     pub environment: Environment,
-    /// What it is compared with.
+    /// Figures that the recommended settings are compared with.
     pub baseline: Baseline,
-    /// The smallest `GPUSHIM_LIMIT` with which it would have fitted, bytes.
+    /// Smallest `GPUSHIM_LIMIT` with which the settings would have fitted, bytes.
     pub smallest_limit: Option<u64>,
-    /// Whether its driver calls take no longer than was allowed.
+    /// True if the driver calls after the start take no longer than the allowance.
     pub within: bool,
-    /// Whether it is better by so much than what there was that a change is worth it.
+    /// True if the settings are enough better than the baseline to justify a change.
     pub is_worth_it: bool,
 }
 
-/// Less memory than this, percent, is not worth a change; nor is less time, percent of the run.
+/// Least saving that justifies a change: percent of the memory, or of the run's time.
 pub(super) const WORTH: f64 = 3.0;
 
-/// Whether a candidate is so much better than what there was that a change is worth it.
+/// True if the best sum justifies a change from the baseline. A baseline with an unknown peak, or
+/// with one above the limit, always justifies it. A sum that holds more than the baseline never
+/// does otherwise.
 pub(super) fn is_worth_it(best: Sum, than: &Baseline, limit: Option<u64>, duration: u64) -> bool {
     let Some(held) = than.peak_reserved else {
         return true;
@@ -44,45 +46,47 @@ pub(super) fn is_worth_it(best: Sum, than: &Baseline, limit: Option<u64>, durati
     share(less, held) >= WORTH || duration > 0 && share(saved, duration) >= WORTH
 }
 
-/// Variables for the next run.
+/// Changes of variables for the next run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Those to set, with their values.
+    /// Variables to set, with their values.
     pub set: Vec<(&'static str, String)>,
-    /// Those that the recording had, and that are not to be set.
+    /// Variables of the recording that have to be unset.
     pub unset: Vec<&'static str>,
 }
 
-/// The settings to compare with.
+/// Source of the memory of a [`Baseline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Than {
-    /// What the recordings say was held.
+    /// The memory that was held at most according to the recordings.
     Recorded,
-    /// A replay with PyTorch's allocator: the recordings do not say.
+    /// A replay with PyTorch's allocator, for recordings without that figure.
     Torch,
 }
 
-/// What there would be without the advice.
+/// Memory and time without the advice.
 #[derive(Clone, Copy, Debug)]
 pub struct Baseline {
-    /// Where the memory is known from.
+    /// Source of the memory figure.
     pub than: Than,
-    /// Bytes held at most, of the run and device that held the most; `None` if that could not be found out.
+    /// Most bytes that were held in one run and on one device; `None` if unknown.
     pub peak_reserved: Option<u64>,
-    /// Whether its time is that of the settings under which it was recorded; else that of PyTorch's allocator.
+    /// True if `driver_ns` is from a replay with the settings of the recording. False if it is from
+    /// a replay with PyTorch's allocator.
     pub own_time: bool,
-    /// Ns of driver calls.
+    /// Time of the driver calls, ns.
     pub driver_ns: Option<u64>,
 }
 
-/// Variables that are the program's affair, not the memory's: those of the recording stay.
+/// Variables that concern the program, not the memory: the values of the recording stay.
 const KEPT: [&str; 2] = ["GPUSHIM_TAKEOVER", "GPUSHIM_REUSE"];
-/// A recording is no baseline if more than this part of what it held at most was cached before it began.
+/// Divisor of the held peak. A recording is no baseline if more than `1/CACHED_BEFORE` of its peak
+/// was cached before it began.
 const CACHED_BEFORE: u64 = 10;
-/// Variables that are chosen here.
+/// Variables that the advice chooses.
 const CHOSEN: [&str; 3] = ["GPUSHIM_POLICY", "GPUSHIM_PAGE", "GPUSHIM_CACHE_MAX"];
 
-/// What to set so that a candidate is in force in a run like those recorded.
+/// Returns the changes of variables that put a candidate in force in a run like the recorded ones.
 pub(super) fn environment(candidate: &Candidate, recorded: &[Recorded]) -> Environment {
     let had = |name: &'static str| {
         let settings = recorded.iter().filter_map(|one| one.settings.get(name));
@@ -110,7 +114,7 @@ pub(super) fn environment(candidate: &Candidate, recorded: &[Recorded]) -> Envir
 }
 
 impl Environment {
-    /// As one writes it before a command.
+    /// Formats the variables as a prefix of a command line.
     pub fn line(&self) -> String {
         let words = self
             .set
@@ -120,7 +124,7 @@ impl Environment {
     }
 }
 
-/// What there was, or would be with PyTorch's allocator.
+/// Finds the baseline: the recorded memory if it is known, else a replay with PyTorch's allocator.
 pub(super) fn baseline(
     recorded: &[Recorded],
     families: Families,
@@ -130,7 +134,7 @@ pub(super) fn baseline(
     let runs = || recorded.iter().flat_map(|one| one.devices.values());
     let held: Option<Vec<u64>> = runs().map(Requests::recorded_reserved).collect();
     let held = held.and_then(|held| held.into_iter().max());
-    // What was cached before the recording began was for requests that no replay serves.
+    // No replay serves the requests behind memory that was cached before the recording began.
     let cached = runs().map(Requests::cached_before).max().unwrap_or(0);
     let held = held.filter(|held| cached <= held / CACHED_BEFORE);
     let own = own(recorded, families).and_then(|own| tried.iter().find(|one| one.candidate == own));
@@ -151,7 +155,8 @@ pub(super) fn baseline(
     }
 }
 
-/// The settings of the recordings, where they are the same for all and served what is replayed.
+/// Returns the settings of the recordings if all have the same, and if these served the replayed
+/// requests.
 pub(super) fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
     let of = |one: &Recorded| {
         let setting = |name: &str| one.settings.get(name).cloned();
@@ -164,14 +169,16 @@ pub(super) fn own(recorded: &[Recorded], families: Families) -> Option<Candidate
     is_same.then_some(first)
 }
 
-/// What the settings of the recordings hold at most in a replay, bytes, if they are known and were tried.
+/// Peak of a replay with the settings of the recordings, bytes; `None` if they are unknown or were
+/// not tried.
 pub(super) fn own_peak(recorded: &[Recorded], families: Families, tried: &[Tried]) -> Option<u64> {
     let own = own(recorded, families)?;
     let one = tried.iter().find(|one| one.candidate == own)?;
     Some(one.sum.peak_reserved)
 }
 
-/// PyTorch's allocator, from nothing: what a snapshot says was there at its beginning had its price, too.
+/// Replays all requests with PyTorch's allocator from an empty state. The blocks that were live at
+/// the beginning of a snapshot are replayed as requests, too.
 fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<Sum> {
     let whole: Vec<Requests> = runs.iter().map(|run| run.slice(0, run.len())).collect();
     let jobs: Vec<Job> = whole

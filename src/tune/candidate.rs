@@ -1,4 +1,4 @@
-//! The settings that are tried: policies with their parameters.
+//! Settings to try: policies with their parameters.
 
 use std::fmt;
 
@@ -7,38 +7,38 @@ use crate::replay::{Policy, ReplayDevice};
 use crate::requests::Op;
 use gpushim_alloc as alloc;
 
-/// Which calls the runs allocate by.
+/// Families of calls by which the runs allocate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Families {
-    /// `cudaMalloc` and its kin.
+    /// `cudaMalloc` and the related calls.
     pub plain: bool,
-    /// `cudaMallocAsync` and its kin; a framework's tensors, too, which takeover puts there.
+    /// `cudaMallocAsync` and the related calls, and a framework's tensors under takeover.
     pub ordered: bool,
 }
 
 /// Settings that the runs could have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// For both families of calls.
+    /// Policy for both families of calls.
     pub policy: alloc::Policy,
-    /// `GPUSHIM_PAGE`, bytes.
+    /// Value of `GPUSHIM_PAGE`, bytes.
     pub page: u64,
-    /// `GPUSHIM_CACHE_MAX`, bytes.
+    /// Value of `GPUSHIM_CACHE_MAX`, bytes.
     pub cache_max: Option<u64>,
 }
 
-/// The default of `GPUSHIM_PAGE`, bytes.
+/// Default of `GPUSHIM_PAGE`, bytes.
 pub const PAGE: u64 = 2 << 20;
 
-/// Larger pages that are tried, bytes. Beyond, half a page that is left over at the end of what is used is more
-/// than most policies lose.
+/// Larger pages to try, bytes. With still larger pages, the half page that is unused on average
+/// wastes more than most policies.
 const PAGES: [u64; 5] = [16 << 20, 8 << 20, 32 << 20, 4 << 20, 64 << 20];
 
-/// Caches that are tried: these shares of the peak.
+/// Caches to try, as divisors of the peak.
 const CACHES: [u64; 2] = [4, 16];
 
 impl Families {
-    /// Those of the runs.
+    /// Returns the families of the allocations in some runs.
     pub fn of(runs: &[Run]) -> Families {
         let mut families = Families::default();
         for request in runs.iter().flat_map(|run| run.requests.iter()) {
@@ -52,7 +52,7 @@ impl Families {
 }
 
 impl Candidate {
-    /// A policy with its parameters by default.
+    /// Returns a policy with its default parameters.
     pub const fn of(policy: alloc::Policy) -> Candidate {
         Candidate {
             policy,
@@ -64,17 +64,17 @@ impl Candidate {
     /// The default settings: `auto`.
     pub const DEFAULT: Candidate = Candidate::of(alloc::Policy::Vmm);
 
-    /// The value of `GPUSHIM_POLICY`.
+    /// Returns the value of `GPUSHIM_POLICY`.
     pub fn policy(&self) -> &'static str {
         self.policy.name()
     }
 
-    /// Whether pages are mapped.
+    /// True if the policy maps pages.
     pub fn is_paged(&self) -> bool {
         self.policy == alloc::Policy::Vmm
     }
 
-    /// Its replay of a run, on this device otherwise.
+    /// Returns the replay of a run with these settings. All other parameters are those of `device`.
     pub fn job<'a>(&self, device: &ReplayDevice, run: Run<'a>) -> Job<'a> {
         Job {
             policy: Policy::Gpushim(self.policy),
@@ -87,7 +87,7 @@ impl Candidate {
         }
     }
 
-    /// The variables that have to be set so that it is in force.
+    /// Returns the variables that put the settings in force. Defaults are left out.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let default = Candidate::DEFAULT;
         let mut variables = Vec::new();
@@ -103,7 +103,7 @@ impl Candidate {
         variables
     }
 
-    /// What the settings of a recording say, where they are such as can be tried.
+    /// Returns the settings of a recording; `None` if its policy is unknown or is not gpushim's.
     pub(super) fn recorded(
         setting: impl Fn(&str) -> Option<String>,
         families: Families,
@@ -136,9 +136,14 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// The settings to try for these calls and a peak of `peak` live bytes: the default first, then those that are likely
-/// best, and last those that differ little from earlier ones. Of two that differ little from each other the one with
-/// fewer changes comes first.
+/// Returns the settings to try for these families of calls and a peak of `peak` live bytes, in this
+/// order:
+///
+/// 1. The default settings.
+/// 2. Settings that are likely to be good.
+/// 3. Settings that differ little from earlier ones.
+///
+/// Of two similar candidates the one with fewer changes comes first.
 pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     let whole = Candidate::of(alloc::Policy::Blocks);
     let mut all = vec![Candidate::DEFAULT];
@@ -150,7 +155,7 @@ pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     all.push(whole);
     all.extend(PAGES.iter().skip(1).map(paged));
     for part in CACHES {
-        // A size that one can remember.
+        // A power of two is easy to remember.
         let bytes = (peak / part).checked_next_power_of_two().unwrap_or(peak);
         if families.plain && bytes >= PAGE {
             all.push(Candidate {
@@ -162,7 +167,7 @@ pub fn candidates(families: Families, peak: u64) -> Vec<Candidate> {
     all
 }
 
-/// Bytes as a variable takes them, rounded up to a MiB.
+/// Formats bytes as the value of a variable, rounded up to a MiB.
 pub fn size(bytes: u64) -> String {
     let mib = bytes.div_ceil(1 << 20);
     if mib.is_multiple_of(1024) && mib > 0 {

@@ -1,9 +1,9 @@
-//! Which of several costs are dominated by others, and which one to choose.
+//! Finds the costs that no other cost dominates, and chooses one of them.
 
 use super::cost::Sum;
 
-/// Places of those that nothing else is at least as good as in memory and time, and better in one; of several that
-/// cost the same the first. What does not fit is not among them. The least memory first.
+/// Indices of the sums on the Pareto front between memory and time, the least memory first. Of
+/// equal sums only the first is included. Sums that do not fit are left out.
 pub fn front(sums: &[Sum]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sums.len()).collect();
     order.retain(|at| sums.get(*at).is_some_and(Sum::fits));
@@ -20,19 +20,21 @@ pub fn front(sums: &[Sum]) -> Vec<usize> {
     order
 }
 
-/// Ns that driver calls may take in runs of `duration` ns, both without their start; `None` if the duration is 0.
+/// Most ns that driver calls may take in runs of `duration` ns, both without the start. `None` if
+/// the duration is 0.
 pub fn allowance(duration: u64, percent: f64) -> Option<u64> {
     (duration > 0).then(|| (duration as f64 * percent / 100.0) as u64)
 }
 
-/// Memory that is at most 1/`SAME_MEMORY` more than the least counts as equal, and time likewise by `SAME_TIME`: runs
-/// differ by more than that.
+/// Divisor of the least memory: up to `1/SAME_MEMORY` more counts as equal, since runs differ by
+/// more. `SAME_TIME` is the same for time.
 const SAME_MEMORY: u64 = 200;
 const SAME_TIME: u64 = 20;
 
-/// The place of one on the front: the least memory, then the least time, then the first, among those whose driver
-/// calls take no longer than this after the start; if there is none, the one whose calls take least time then. `None`
-/// if nothing fits.
+/// Chooses a sum on the front and returns its index; `None` if nothing fits. Candidates are the
+/// sums whose driver calls after the start take at most `allowance`. The order of preference is the
+/// least memory, the least time, and the lowest index. Without a candidate the sum with the least
+/// time after the start is chosen.
 pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
     let front = front(sums);
     let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);

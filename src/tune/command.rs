@@ -1,4 +1,4 @@
-//! `gpushim tune`: which settings would have served these runs best?
+//! `gpushim tune`: recommends settings for runs like the recorded ones.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Whether settings that are best on one part of the data are best on another: the choice is repeated without the parts
-//! that it is then tried on.
+//! Checks a choice on data that it was not made from. The choice is repeated without a part of the
+//! data, and its result is compared with the best one on that part.
 
 use serde::Serialize;
 
@@ -11,13 +11,18 @@ use super::search::{Job, Run};
 use crate::replay::ReplayDevice;
 use crate::requests::Requests;
 
-/// Fewer iterations in a half say nothing.
+/// Fewest iterations in a half; a half with fewer is not checked.
 const LEAST: usize = 2;
-/// To be sure: percent that the chosen one may hold more than the best, and that the peak may differ from the
-/// predicted one.
+/// Bounds of [`Level::Sure`], in percent:
+///
+/// 1. Memory that the chosen settings take beyond the best.
+/// 2. Difference of the peak from the predicted one.
 const SURE: (f64, f64) = (1.0, 2.0);
-/// To be fairly sure: the same, but that what the program asks for may differ by so much, and the peak differs from
-/// what would be predicted for that.
+/// Bounds of [`Level::FairlySure`], in percent:
+///
+/// 1. Memory that the chosen settings take beyond the best.
+/// 2. Difference of the requested memory between the parts.
+/// 3. Difference of the peak from a prediction that is scaled by the requested memory.
 const FAIRLY: (f64, f64, f64) = (3.0, 25.0, 5.0);
 
 /// How sure an advice is.
@@ -83,22 +88,22 @@ pub struct Confidence {
 }
 
 impl Check {
-    /// Whether both parts choose the same.
+    /// True if both parts choose the same settings.
     pub fn is_same(&self) -> bool {
         self.chosen == self.best
     }
 
-    /// Percent by which the peak differs from the predicted one.
+    /// Difference of the peak from the predicted one, percent.
     pub fn difference(&self) -> f64 {
         100.0 * self.seen.abs_diff(self.predicted) as f64 / self.predicted.max(1) as f64
     }
 
-    /// Percent that the chosen one takes more than the best.
+    /// Memory that the chosen settings take beyond the best, percent.
     pub fn regret(&self) -> f64 {
         100.0 * self.seen_taken.saturating_sub(self.best_seen) as f64 / self.best_seen.max(1) as f64
     }
 
-    /// Percent by which the requested memory differs.
+    /// Difference of the requested memory between the parts, percent.
     pub fn change(&self) -> f64 {
         let [by, on] = self.requested;
         100.0 * on.abs_diff(by) as f64 / by.max(1) as f64
@@ -120,7 +125,7 @@ impl Check {
 }
 
 impl Confidence {
-    /// At most as sure as this.
+    /// Lowers the level to `level` if it is higher.
     pub(super) fn at_most(&mut self, level: Level) {
         self.level = self.level.min(level);
     }
@@ -134,17 +139,17 @@ impl Confidence {
     }
 }
 
-/// The costs of those candidates that can be chosen, each on each part.
+/// Costs on each part of the candidates that can be chosen.
 struct Contest<'a> {
     candidates: Vec<&'a Candidate>,
-    /// By candidate, then by part.
+    /// Sums by candidate, then by part.
     costs: Vec<Vec<Sum>>,
-    /// The candidates were chosen from by their time: there is none that takes as little as is allowed.
+    /// True if no candidate is within the allowance, so that the least time decides.
     by_time: bool,
 }
 
 impl Contest<'_> {
-    /// The choice by the one part, tried on the other.
+    /// Chooses on the part `by` and compares the result on the part `on`.
     fn check(
         &self,
         by: &dyn Fn(&[Sum]) -> Option<Sum>,
@@ -172,8 +177,9 @@ impl Contest<'_> {
     }
 }
 
-/// Tries the choice on what it was not made by: recordings if there are several, else halves of the iterations. Whose
-/// driver calls take too long is decided by all together.
+/// Repeats the choice on parts of the data and tries it on the others. The parts are recordings if
+/// there are several, else halves of the iterations. The sums over all parts decide which
+/// candidates are within the allowance.
 pub(super) fn confidence(
     recorded: &[Recorded],
     tried: &[Tried],
@@ -250,7 +256,7 @@ pub(super) fn confidence(
     Confidence::of(Parts::Halves, check.into_iter().collect())
 }
 
-/// The costs of runs and devices by recording, without those that have no requests.
+/// Sums the costs of runs and devices by recording. Recordings without requests are left out.
 fn of_recordings(recorded: &[Recorded], costs: &[Cost]) -> Vec<Sum> {
     let mut rest = costs;
     let of = recorded.iter().map(|one| {
@@ -261,7 +267,7 @@ fn of_recordings(recorded: &[Recorded], costs: &[Cost]) -> Vec<Sum> {
     of.filter(|costs| !costs.is_empty()).map(Sum::of).collect()
 }
 
-/// Sums of several recordings as one.
+/// Combines the sums of several recordings.
 fn together(sums: impl Iterator<Item = Sum>) -> Option<Sum> {
     sums.reduce(|one, other| Sum {
         peak_requested: one.peak_requested.max(other.peak_requested),
@@ -275,7 +281,8 @@ fn together(sums: impl Iterator<Item = Sum>) -> Option<Sum> {
     })
 }
 
-/// The requests of each device in the first half of the iterations after warm-up, and in the second.
+/// Requests of each device in the first half of the iterations after the warm-up, and in the second
+/// half.
 fn halves(recorded: &Recorded) -> Option<(Vec<Requests>, Vec<Requests>)> {
     let warm = recorded.warm_up();
     let half = recorded.steady_iterations() / 2;

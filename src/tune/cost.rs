@@ -1,25 +1,26 @@
-//! What a replay came to, and several of them together.
+//! Costs of replays: of one, and of several together.
 
 use serde::Serialize;
 
 use crate::replay::Outcome;
 
-/// What one replay came to.
+/// Figures of the replay of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Highest sum of bytes asked for and not given back.
+    /// Highest sum of bytes that were requested and not freed.
     pub peak_requested: u64,
-    /// Highest sum of bytes held from the driver.
+    /// Highest sum of bytes that were held from the driver.
     pub peak_reserved: u64,
-    /// Highest sum of bytes of the device that this takes, which are more where the driver gives whole pages.
+    /// Highest sum of bytes that this takes of the device. It exceeds `peak_reserved` where the
+    /// driver allocates whole pages.
     pub peak_taken: u64,
-    /// Calls of the driver.
+    /// Number of the driver calls.
     pub driver_calls: u64,
-    /// How long they would have taken, ns.
+    /// Time of the driver calls, ns.
     pub driver_ns: u64,
-    /// The same without the start of the run.
+    /// Time of the driver calls after the start of the run, ns.
     pub steady_ns: u64,
-    /// Requests that were not met.
+    /// Number of requests that were refused.
     pub out_of_memory: u64,
 }
 
@@ -46,7 +47,8 @@ pub struct Sum {
 }
 
 impl Cost {
-    /// Of a replay, of its driver calls at the start of the run, ns, and of what it took of the device at most, bytes.
+    /// Returns the cost of a replay. `start_ns` is the time of the driver calls at the start of the
+    /// run. `taken` is the most bytes that it took of the device.
     pub(super) fn new(outcome: &Outcome, start_ns: u64, taken: u64) -> Cost {
         Cost {
             peak_requested: outcome.peak_requested,
@@ -61,7 +63,7 @@ impl Cost {
 }
 
 impl Sum {
-    /// The sum of the costs of several runs.
+    /// Combines the costs of several runs.
     pub fn of(costs: &[Cost]) -> Sum {
         let all = |figure: fn(&Cost) -> u64| costs.iter().map(figure).fold(0, u64::saturating_add);
         let most = |figure: fn(&Cost) -> u64| costs.iter().map(figure).max().unwrap_or(0);
@@ -83,12 +85,12 @@ impl Sum {
         }
     }
 
-    /// Whether nothing was refused.
+    /// True if no request was refused.
     pub fn fits(&self) -> bool {
         self.out_of_memory == 0
     }
 
-    /// Memory and time, of which less is better.
+    /// Returns memory and time, of which less is better.
     pub(super) fn both(&self) -> (u64, u64) {
         (self.peak_taken, self.driver_ns)
     }

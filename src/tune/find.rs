@@ -1,4 +1,4 @@
-//! Tries all candidates on all runs, chooses one, and puts it to the test.
+//! Tries all candidates on all runs, chooses one, and checks the choice.
 
 #[cfg(test)]
 mod tests;
@@ -16,41 +16,42 @@ use super::search::{self, Job, Progress, Run};
 use crate::replay::{self, Policy, ReplayDevice};
 use gpushim_alloc::Reuse;
 
-/// The options of a search.
+/// Options of a search for settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The most that driver calls may take, percent of the duration of the runs.
+    /// Most time that driver calls may take, percent of the duration of the runs.
     pub within: f64,
-    /// The most memory that can be held, bytes.
+    /// Most memory that can be held, bytes.
     pub limit: Option<u64>,
-    /// How long to look for an answer.
+    /// Time limit of the search.
     pub budget: Duration,
-    /// Replays at a time, at least one.
+    /// Number of parallel replays, at least one.
     pub threads: usize,
 }
 
-/// What came of it.
+/// Results of a search for settings.
 #[derive(Clone, Debug)]
 pub struct Tuned {
-    /// All that were tried, in the order in which they were.
+    /// All tried candidates, in the order of the attempts.
     pub tried: Vec<Tried>,
-    /// Those that need not be: less memory costs time, less time costs memory. By memory, the least first.
+    /// Indices of the candidates on the Pareto front between memory and time, the least memory
+    /// first.
     pub front: Vec<usize>,
-    /// The advice; `None` if nothing fits, or nothing was tried.
+    /// Recommended settings; `None` if nothing fits, or nothing was tried.
     pub advice: Option<Advice>,
-    /// The tried candidate that comes closest where nothing fits, and the limit that it needs.
+    /// Closest candidate if nothing fits, and the limit for it.
     pub closest: Option<(usize, Option<u64>)>,
-    /// The least limits of what the program has now, where they were found: policy, bytes.
+    /// Least limits of the current settings, as far as they were found: policy, bytes.
     pub limits_now: Vec<(&'static str, u64)>,
-    /// How sure the advice is.
+    /// Confidence in the advice.
     pub confidence: Confidence,
-    /// Candidates for which there was no time.
+    /// Number of candidates for which there was no time.
     pub not_tried: usize,
-    /// Ns that all runs took together without their start; 0 if they have no times.
+    /// Time of all runs without their start, ns; 0 if they have no times.
     pub duration: u64,
-    /// Iterations of all runs without those of their start.
+    /// Number of iterations of all runs without their warm-up.
     pub iterations: usize,
-    /// Which calls the runs allocate by.
+    /// Families of calls by which the runs allocate.
     pub families: Families,
 }
 
@@ -69,7 +70,7 @@ pub fn tune(
     let families = Families::of(&runs);
     let device = device(recorded, options);
 
-    // Most of the time is for the search; what tells of its result has the rest.
+    // The search gets most of the time; the checks of its result share the rest.
     let all = if runs.is_empty() {
         Vec::new()
     } else {
@@ -115,7 +116,8 @@ pub fn tune(
     let mut baseline = advice::baseline(recorded, families, &tuned.tried, &|jobs| {
         replays(jobs, 0.7, "baseline")
     });
-    // A part is not the whole: what does not fit into a limit there may fit here.
+    // A part of a run is replayed without a limit: its live bytes need not fit into the limit of
+    // the whole run.
     let unlimited = ReplayDevice {
         limit: None,
         ..device
@@ -124,7 +126,7 @@ pub fn tune(
         confidence::confidence(recorded, &tuned.tried, allowance, &unlimited, &|jobs| {
             replays(jobs, 0.85, "parts")
         });
-    // What a part of a run needs says nothing of a peak that lies before it.
+    // If the peak of a run may be lost, a limit that is enough for the rest proves nothing.
     let is_peak_unsure = recorded.iter().any(Recorded::is_peak_unsure);
     let mut smallest_limit = None;
     let mut than = baseline;
@@ -136,7 +138,7 @@ pub fn tune(
         smallest_limit = limits.least(&best.candidate, best.sum);
         tuned.limits_now = limits_now(recorded, families, &tuned.tried, &limits);
     }
-    // Halves of what may be no iterations, and a beginning that is lost, leave a doubt.
+    // Uncertain iterations and a lost beginning reduce the confidence.
     if recorded.iter().any(|one| one.is_wrapped || !one.is_sure) {
         tuned.confidence.at_most(Level::FairlySure);
     }
@@ -151,7 +153,7 @@ pub fn tune(
     tuned
 }
 
-/// The least limits of the settings that the recordings had, or else of PyTorch's allocator.
+/// Finds the least limits of the recordings' settings, or else of PyTorch's allocator.
 fn limits_now(
     recorded: &[Recorded],
     families: Families,
@@ -174,7 +176,8 @@ fn limits_now(
         .collect()
 }
 
-/// Where all of it is replayed: as it was recorded, but for what is looked for.
+/// Returns the device of all replays, with the recorded values of `GPUSHIM_DECAY` and
+/// `GPUSHIM_REUSE`.
 fn device(recorded: &[Recorded], options: &Options) -> ReplayDevice {
     let setting = |name| recorded.iter().find_map(|one| one.settings.get(name));
     let default = ReplayDevice::default();
@@ -190,7 +193,7 @@ fn device(recorded: &[Recorded], options: &Options) -> ReplayDevice {
     }
 }
 
-/// The candidates of which all runs were replayed.
+/// Collects the candidates whose runs were all replayed.
 fn gather(all: &[Candidate], costs: &[Option<Cost>], runs: usize) -> Vec<Tried> {
     let of_each = all.iter().zip(costs.chunks(runs.max(1)));
     let tried = of_each.filter_map(|(candidate, costs)| {

@@ -5,10 +5,10 @@ use super::cost::{Cost, Sum};
 use super::search::{Job, Run};
 use crate::replay::{Known, Policy, ReplayDevice, least_limit};
 
-/// Makes the replay of a run on a device.
+/// Builds the replay of a run on a device.
 type OfRun<'a, 'b> = dyn Fn(&ReplayDevice, Run<'a>) -> Job<'a> + 'b;
 
-/// Looks for limits.
+/// Search for the least limit of some runs.
 pub(super) struct Limits<'a> {
     pub runs: &'a [Run<'a>],
     pub device: ReplayDevice,
@@ -16,12 +16,13 @@ pub(super) struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// The least limit of a candidate that was tried and came to this, bytes; `None` if there was no time to find one.
+    /// Finds the least limit of a tried candidate with the sum `sum`, bytes; `None` if there was no
+    /// time.
     pub fn least(&self, candidate: &Candidate, sum: Sum) -> Option<u64> {
         self.search(&|device, run| candidate.job(device, run), sum)
     }
 
-    /// The least limit of an allocator that was not tried, bytes.
+    /// Finds the least limit of an allocator that was not tried, bytes.
     pub fn least_of(&self, policy: Policy) -> Option<u64> {
         let job = |device: &ReplayDevice, run: Run<'a>| Job {
             policy,
@@ -48,7 +49,7 @@ impl<'a> Limits<'a> {
         })
     }
 
-    /// What all runs come to on a device; `None` if there was no time to find out.
+    /// Replays all runs on a device; `None` if there was no time.
     fn replayed(&self, job: &OfRun<'a, '_>, device: &ReplayDevice) -> Option<Sum> {
         let jobs: Vec<Job> = self.runs.iter().map(|run| job(device, *run)).collect();
         let costs: Vec<Cost> = (self.replays)(&jobs).into_iter().collect::<Option<_>>()?;

@@ -1,13 +1,14 @@
-//! Which settings of gpushim would have served recorded runs best.
+//! Recommends settings of gpushim for runs like the recorded ones.
 //!
-//! Every candidate, a policy with its parameters, is tried by a replay of each run. What is left is the front
-//! between memory and time in the driver, and one of it is the advice: the least memory,
-//! then the least time, then the fewest changes, among those whose driver calls take at most a stated share of the runs
-//! after their start. The advice is then put to the test on parts that it was not
-//! chosen by.
+//! A candidate is a policy with its parameters. Each run is replayed with every candidate. The
+//! candidates that are not dominated in memory and driver time form a front. The advice is the one
+//! on the front with the least memory, then the least time, then the fewest changes. Its driver
+//! calls must take at most a stated share of the runs after their start. Then the choice is checked
+//! on parts of the data that it was not made from.
 //!
-//! `GPUSHIM_REUSE` and `GPUSHIM_DECAY` stay as they were recorded: what the one costs is waiting for work that a
-//! recording does not hold, what the other saves is other processes'.
+//! `GPUSHIM_REUSE` and `GPUSHIM_DECAY` keep their recorded values. The cost of the first is waiting
+//! for work, of which a recording has no times. The gain of the second is memory for other
+//! processes.
 
 mod advice;
 mod candidate;

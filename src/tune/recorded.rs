@@ -1,4 +1,4 @@
-//! The recordings that candidates are tried on, and what came of a candidate.
+//! Recordings that candidates are tried on, and the costs of a candidate.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,36 @@ use crate::recording::Recording;
 use crate::requests::Requests;
 use gpushim_trace::Layer;
 
-/// A recording, as far as it matters here.
+/// The parts of a recording that a search needs.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Its requests, by device.
+    /// Requests of the recording, by device.
     pub devices: BTreeMap<u8, Requests>,
-    /// When each iteration began and the last one ended, ns; empty without iterations.
+    /// Time at which each iteration began and the last one ended, ns; empty without iterations.
     pub starts: Vec<u64>,
-    /// Whether it is sure that these are iterations.
+    /// True if the iterations are certain.
     pub is_sure: bool,
-    /// Whether they are those of a framework's tensors, which our pools serve by takeover only.
+    /// True if the requests are a framework's tensors, which the pools serve only under takeover.
     pub tensors: bool,
-    /// The settings that it was recorded under, `GPUSHIM_*`.
+    /// Variables `GPUSHIM_*` under which the recording was made.
     pub settings: BTreeMap<String, String>,
-    /// Whether the events of its beginning are lost.
+    /// True if the first events of the run are lost.
     pub is_wrapped: bool,
 }
 
-/// A candidate that was tried.
+/// Replays of one candidate.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// The candidate.
+    /// Settings of the replays.
     pub candidate: Candidate,
-    /// What came of each run.
+    /// Costs by run, in the order of the runs.
     pub costs: Vec<Cost>,
-    /// Of all runs.
+    /// Costs of all runs together.
     pub sum: Sum,
 }
 
 impl Recorded {
-    /// Reads a recording, if given with what the user set that its iterations begin with.
+    /// Reads a recording. `given` is the start of its iterations according to the user.
     pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Recorded {
         let found = Iterations::judged(recording, focus, given);
         let is_sure = found.as_ref().is_some_and(|found| found.certainty.sure);
@@ -58,33 +58,34 @@ impl Recorded {
         }
     }
 
-    /// Whether a device has requests besides those of blocks that were made before the recording began.
+    /// True if a device has requests besides the blocks that were live when the recording began.
     pub fn has_history(&self) -> bool {
         self.devices.values().any(Requests::has_history)
     }
 
-    /// Whether more may have been live before the events that are left, on any device.
+    /// True if more may have been live before the readable events, on any device.
     pub fn is_peak_unsure(&self) -> bool {
         self.devices.values().any(Requests::is_peak_unsure)
     }
 
-    /// How many iterations there are.
+    /// Number of all iterations.
     pub fn iterations(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// Iterations that are warm-up: one in ten, and at least the first.
+    /// Number of iterations that are warm-up: one in ten, and at least the first.
     pub(super) fn warm_up(&self) -> usize {
         (self.iterations() / 10).max(1)
     }
 
-    /// Iterations after the warm-up.
+    /// Number of iterations after the warm-up.
     pub fn steady_iterations(&self) -> usize {
         self.iterations().saturating_sub(self.warm_up())
     }
 
-    /// When the start of the run is over, ns: what comes then comes again and again. After the warm-up; without
-    /// iterations, when the memory that is live on each device first comes to nine tenths of its peak.
+    /// End of the start of the run, ns; later requests repeat. It is the end of the warm-up.
+    /// Without iterations, it is the time at which each device first has nine tenths of its peak
+    /// live.
     pub fn started(&self) -> u64 {
         if self.iterations() > 0 {
             return self.starts.get(self.warm_up()).copied().unwrap_or(0);
@@ -92,13 +93,13 @@ impl Recorded {
         self.devices.values().map(Requests::full).max().unwrap_or(0)
     }
 
-    /// Ns that it took after its start.
+    /// Duration of the run after its start, ns.
     pub fn steady(&self) -> u64 {
         let ends = self.devices.values().map(Requests::end);
         ends.max().unwrap_or(0).saturating_sub(self.started())
     }
 
-    /// The requests of each device.
+    /// Returns the requests of each device as runs.
     pub fn runs(&self) -> Vec<Run<'_>> {
         let started = self.started();
         let runs = self.devices.values();
@@ -106,7 +107,7 @@ impl Recorded {
     }
 }
 
-/// The most that was live at once in any run, bytes.
+/// Most bytes that were live at once in any run.
 pub(super) fn peak(runs: &[Run]) -> u64 {
     runs.iter()
         .map(|run| run.requests.peak())

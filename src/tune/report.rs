@@ -1,4 +1,4 @@
-//! Which settings would have served a run best, in words and figures.
+//! Report of `gpushim tune`: recommended settings, figures and sentences.
 
 use std::collections::BTreeMap;
 
@@ -171,7 +171,7 @@ pub(super) struct OfConfidence {
 }
 
 impl TuneReport {
-    /// Of recordings and what came of them.
+    /// Builds the report of recordings and the results of their search.
     pub fn new(
         subjects: Vec<Subject>,
         recorded: &[Recorded],
@@ -217,7 +217,7 @@ impl TuneReport {
         }
     }
 
-    /// Whether there was anything to try.
+    /// True if a recording has requests that can be replayed.
     pub(super) fn has_requests(&self) -> bool {
         self.recordings.iter().any(|one| !one.devices.is_empty())
     }
@@ -292,7 +292,7 @@ fn advice(tuned: &Tuned, rows: &[Row], recorded: &[Recorded]) -> Option<OfAdvice
     })
 }
 
-/// That a change is not worth it, in a sentence.
+/// Formats the advice to change nothing, with its reason.
 fn keep(best: &Row, saves: &Saves, recorded: &[Recorded]) -> String {
     let is_torch = saves.than == "torch" || recorded.iter().any(|one| one.tensors);
     let what = if is_torch {
@@ -322,7 +322,7 @@ fn keep(best: &Row, saves: &Saves, recorded: &[Recorded]) -> String {
     }
 }
 
-/// What a recording cannot tell because its beginning is lost.
+/// Notes on the parts of a recording that are lost with its beginning.
 fn lost(recorded: &[Recorded]) -> Vec<&'static str> {
     let mut notes = Vec::new();
     if recorded.iter().any(|one| one.is_wrapped) {
@@ -340,7 +340,7 @@ fn lost(recorded: &[Recorded]) -> Vec<&'static str> {
     notes
 }
 
-/// What one should know before one follows an advice.
+/// Notes that a user should read before following the advice.
 fn notes(tuned: &Tuned, advice: &Advice) -> Vec<&'static str> {
     let is_set = |name| {
         advice

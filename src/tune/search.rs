@@ -1,4 +1,4 @@
-//! Many replays, on all cores, until time is up.
+//! Runs many replays on all cores within a time limit.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -9,38 +9,39 @@ use super::cost::Cost;
 use crate::replay::{Allocator, DriverTime, OutOfMemory, Policy, ReplayDevice, run};
 use crate::requests::{InitialState, Request, Requests};
 
-/// A replay to be done.
+/// A replay of one run with one allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// With which allocator.
+    /// Allocator of the replay.
     pub policy: Policy,
-    /// On which device.
+    /// Device on which it runs.
     pub device: ReplayDevice,
-    /// The recording and the memory that was examined.
+    /// Requests that it serves.
     pub run: Run<'a>,
 }
 
 /// The requests of a device in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// They.
+    /// Requests of that device.
     pub requests: &'a Requests,
-    /// When the start of the run is over, ns since the start of the recording.
+    /// End of the start of the run, ns since the start of the recording.
     pub started: u64,
 }
 
-/// How far it is.
+/// Progress of a step of the search.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// The current step.
+    /// Name of the current step.
     pub what: &'static str,
-    /// Replays that are done.
+    /// Number of replays that are complete.
     pub done: usize,
-    /// The number of replays.
+    /// Number of replays in the step.
     pub of: usize,
 }
 
-/// Runs the jobs in their order, `threads` at a time. `None` for those that were not done when time was up.
+/// Runs the jobs in their order, `threads` at a time. The result of a job is `None` if it was not
+/// complete at `until`.
 pub fn replays(
     jobs: &[Job],
     threads: usize,
@@ -57,7 +58,7 @@ pub fn replays(
                 return;
             };
             let cost = replay(job, until);
-            // No thread can have panicked while holding it.
+            // No thread panics while it holds the lock.
             let mut costs = costs
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -96,20 +97,20 @@ fn replay(job: &Job, until: Instant) -> Option<Cost> {
     (!allocator.is_over).then(|| Cost::new(&outcome, start_ns, allocator.taken))
 }
 
-/// Requests between two looks at the clock.
+/// Number of requests between two checks of the clock.
 const LOOK: u32 = 1 << 12;
 
-/// An allocator that gives up when time is up, so that what is left of its replay takes no time, and that knows what
-/// the start of the run cost.
+/// An allocator that measures the start of a run. After the time limit it refuses every allocation,
+/// so that the rest of the replay is fast.
 struct Timed {
     inner: Box<dyn Allocator>,
     until: Instant,
     count: u32,
     is_over: bool,
     started: u64,
-    /// Ns of driver calls at the start of the run, once it is over.
+    /// Time of the driver calls at the start of the run, ns; `None` until the start is over.
     start_ns: Option<u64>,
-    /// Bytes of the device that were taken at most.
+    /// Most bytes that were taken of the device.
     taken: u64,
 }
 
@@ -154,7 +155,7 @@ impl Allocator for Timed {
     }
 
     fn largest_free(&self) -> u64 {
-        // Not used here, and slow to compute.
+        // It is not needed here, and computing it is slow.
         0
     }
 

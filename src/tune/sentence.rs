@@ -1,8 +1,8 @@
-//! How sure an advice is, in words.
+//! Formats the confidence in an advice as a sentence.
 
 use super::confidence::{Check, Confidence, Level, Parts};
 
-/// How sure an advice is, in one sentence.
+/// Returns a sentence with the confidence and its reason.
 pub(super) fn sentence(confidence: &Confidence, iterations: usize) -> String {
     let level = match confidence.level {
         Level::Sure => "Sure",

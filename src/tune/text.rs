@@ -1,4 +1,4 @@
-//! The same for people.
+//! Text of the report of `gpushim tune`.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl OfRecording {
 impl Answer for TuneReport {
     const COMMAND: &'static str = "tune";
 
-    /// Nothing fits.
+    /// True if nothing fits into the limit.
     fn is_found(&self) -> bool {
         self.closest.is_some()
     }
@@ -128,7 +128,7 @@ impl TuneReport {
         table
     }
 
-    /// What does not fit into the limit.
+    /// Writes the candidates that do not fit into the limit.
     fn refusals(&self, f: &mut fmt::Formatter<'_>, top: usize) -> fmt::Result {
         let Some(limit) = self.limit else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Why memory was reserved and not used.
+//! The cause of memory that was reserved and not used.
 
 use super::passed_over::{PassedOver, passed_over};
 use super::replays::Replays;
@@ -7,10 +7,10 @@ use crate::output::units::{bytes, count};
 use crate::recording::{CallSite, Names, Recording};
 use crate::requests::{Changed, Requests};
 
-/// A cause explains it if without it at least this part of what is unused is not reserved.
+/// Part of the unused memory (1/`EXPLAINS`) that a cause must save to explain it.
 const EXPLAINS: u64 = 2;
 
-/// The reason for which memory is reserved in vain.
+/// The reason for which memory is reserved and not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Freed blocks wait for streams that use them.
@@ -28,15 +28,15 @@ pub struct Cause {
     pub reason: Reason,
     /// Bytes that would be reserved without it, by replay.
     pub would: u64,
-    /// Bytes that this is less than what was reserved.
+    /// Difference between the reserved bytes and `would`.
     pub saves: u64,
-    /// The blocks that wait, where some do.
+    /// The blocks that wait, if there are any.
     pub waiting: PassedOver,
 }
 
 impl Cause {
-    /// Finds the cause on a device of which `unused` bytes were reserved in vain and `reserved` bytes at
-    /// most.
+    /// Finds the cause on a device of which `unused` bytes were reserved and not used, and
+    /// `reserved` bytes at most were reserved.
     pub fn of(
         recording: &dyn Recording,
         focus: Focus,
@@ -69,7 +69,7 @@ impl Cause {
             ),
         ];
         if reserved.saturating_sub(replays.reserved) >= least {
-            // A replay in which nothing waits reserves less: the recording does not say how long blocks
+            // A replay without waiting reserves less: the recording does not show how long blocks
             // waited.
             let waiting = passed_over(recording, focus);
             let cause = cause(Reason::Waiting, replays.reserved);
@@ -86,12 +86,12 @@ impl Cause {
         Some(found)
     }
 
-    /// The call site of the blocks, where it is known.
+    /// Returns the call site of the blocks, if it is known.
     pub fn site(&self, names: &mut dyn Names) -> Option<CallSite> {
         (self.waiting.stack != 0).then(|| CallSite::of(names, self.waiting.stack))
     }
 
-    /// In a sentence, given the call site.
+    /// Returns it in a sentence, with the call site.
     pub fn sentence(&self, site: Option<&CallSite>) -> String {
         let blocks = match self.waiting.blocks {
             0 => String::new(),
@@ -117,7 +117,7 @@ impl Cause {
         }
     }
 
-    /// Advice against it, and the effect of that.
+    /// Returns advice against it, and the effect of the advice.
     pub fn fix(&self) -> String {
         let what = match self.reason {
             Reason::Waiting => {

@@ -1,8 +1,8 @@
-//! Memory that an allocator reserved and did not hand out when most was handed out: the cause, and what
-//! would have held less, both by replays of the recording.
+//! Memory that was reserved and not allocated when most was allocated: the cause, and settings that
+//! would have reserved less. Both are found by replays of the recording.
 //!
-//! [`Replays`] serves the requests again, as they were and with something changed; [`passed_over`] finds
-//! blocks that had been freed and still could not serve a request; [`Cause`] is what follows.
+//! [`Replays`] serves the requests again, as they were and with changes. [`passed_over`] finds
+//! blocks that had been freed and still could not serve a request. [`Cause`] is the conclusion.
 
 mod cause;
 mod passed_over;

@@ -1,5 +1,5 @@
-//! Blocks that had been freed, and yet more memory was reserved for a request of the kind that they serve:
-//! streams still used them.
+//! Freed blocks that could not serve a request of their kind, because streams still used them. More
+//! memory was reserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,11 @@ use crate::ledger::{Block, Focus, Visitor, walk};
 use crate::recording::Recording;
 use gpushim_trace::{Kind, Layer, Record};
 
-/// Requests that the same blocks serve: the number of their frames, their size and their stream.
+/// Key of requests that the same blocks serve: the number of their frames, their size and their
+/// stream.
 type Sort = (u64, u64, u64);
 
-/// Freed blocks that waited at once.
+/// Freed blocks that waited at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver {
     /// Bytes of all of these blocks.
@@ -23,9 +24,11 @@ pub struct PassedOver {
     pub stack: u32,
 }
 
-/// The most that waited when a framework reserved memory for a request of the same call site, size and
-/// stream; each served such a request later. Nothing in a recording with captures: a graph's pool passes
-/// over what others freed.
+/// Finds the most blocks that waited when a framework reserved memory for a request of the same
+/// call site, size and stream. Each of them served such a request later.
+///
+/// Returns nothing for a recording with captures: a graph's pool does not use blocks that others
+/// freed.
 pub fn passed_over(recording: &dyn Recording, focus: Focus) -> PassedOver {
     let mut find = Find {
         recording,
@@ -73,11 +76,12 @@ struct Find<'a> {
     frames: FxHashMap<u32, u64>,
     /// All blocks that were freed.
     freed: Vec<Freed>,
-    /// Numbers of those that are free now, by address.
+    /// Numbers of blocks that are free now, by address.
     free: BTreeMap<u64, usize>,
     /// Numbers of free blocks by sort.
     by_sort: FxHashMap<Sort, BTreeSet<usize>>,
-    /// By sort, the most that was free when memory was reserved for a request: bytes, and the numbers.
+    /// The most that was free when memory was reserved for a request, by sort: bytes, and the
+    /// numbers.
     worst: FxHashMap<Sort, (u64, Vec<usize>)>,
     /// The streams of live blocks that are not on the default stream, by address.
     streams: FxHashMap<u64, u64>,
@@ -96,7 +100,7 @@ impl Find<'_> {
         (frames, block.size, stream)
     }
 
-    /// A block takes the place of free ones.
+    /// Replaces free blocks by a new one.
     fn take(&mut self, block: &Block, sort: Sort) {
         let end = block.address.saturating_add(block.room);
         while let Some((address, number)) = self.free.range(..end).next_back() {

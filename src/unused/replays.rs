@@ -1,4 +1,4 @@
-//! Bytes that are reserved for the requests of a recording: as they were, and with something changed.
+//! Bytes that are reserved for the requests of a recording: as they were, and with changes.
 
 use crate::ledger::Focus;
 use crate::output::units::bytes;
@@ -10,26 +10,27 @@ use gpushim_trace::{Kind, Layer, Record};
 
 /// Requests beyond which nothing is replayed here: each replay takes about a microsecond for each.
 const MOST: usize = 1 << 19;
-/// A setting helps if it saves at least this part of what is unused: a replay is no measurement.
+/// Part of the unused memory (1/`HELPS`) that a setting must save: a replay is no measurement.
 const HELPS: u64 = 4;
 
 /// The requests of a device, to be served again.
 pub struct Replays {
     pub(super) requests: Requests,
     layer: Layer,
-    /// The allocator that served them, if that is known.
+    /// The allocator that served them, if known.
     policy: Option<Policy>,
-    /// False if CUDA graphs have pools of their own and the recording does not tell their blocks.
+    /// False if CUDA graphs have pools of their own and the recording does not name their blocks.
     are_pools_known: bool,
-    /// Bytes that it reserves for them at most; where it is not known, what was recorded.
+    /// Bytes that the allocator reserves for them at most; if it is unknown, the recorded bytes.
     pub reserved: u64,
 }
 
 impl Replays {
-    /// Reads the requests of a device; `None` if the recording lacks the beginning of the run, or is long.
+    /// Reads the requests of a device; `None` if the recording lacks the beginning of the run, or
+    /// is long.
     pub fn of(recording: &dyn Recording, focus: Focus, device: u8) -> Option<Replays> {
         let takeover = recording.fact("GPUSHIM_TAKEOVER").unwrap_or_default();
-        // Tensors that our pools serve are not served by PyTorch's rules.
+        // Tensors that the shim's pools serve are not served by PyTorch's rules.
         let is_taken_over = focus.layer == Layer::Tensor && takeover.contains("torch");
         if recording.coverage().wrapped || recording.is_one_moment() || is_taken_over {
             return None;
@@ -65,14 +66,14 @@ impl Replays {
         })
     }
 
-    /// Bytes that the same allocator reserves for changed requests.
+    /// Returns the bytes that the same allocator reserves for changed requests.
     pub(super) fn with(&self, changed: &Requests) -> u64 {
         self.policy
             .map_or(self.reserved, |policy| reserved(policy, changed))
     }
 
-    /// The settings that would have reserved less, with the bytes, in a sentence: `unused` bytes were
-    /// reserved and not used.
+    /// Returns the settings that would have reserved less, with the bytes, in a sentence; `unused`
+    /// bytes were reserved and not used.
     pub fn advice(&self, unused: u64) -> Option<String> {
         if !self.are_pools_known {
             return None;

@@ -1,4 +1,5 @@
-//! Recordings of users in which nothing grows and nothing is left behind: forward passes, a few whole steps.
+//! Recordings of users in which nothing grows and nothing is left behind: forward passes, a few
+//! whole steps.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What `check` finds, and its exit codes.
+//! Findings of `check`, and its exit codes.
 
 use super::*;
 

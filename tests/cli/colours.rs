@@ -3,7 +3,7 @@
 use super::pseudo_terminal::start;
 use super::*;
 
-/// What is seen: without the sequences that colour.
+/// Visible text: without the sequences that colour it.
 fn seen(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_string();
@@ -29,7 +29,7 @@ fn a_terminal_has_colours_and_a_pipe_has_none() {
     assert!(!piped.contains('\u{1b}'), "{piped}");
     let shown = on_terminal(dir.path(), &["report", "a.trace"], 110, None);
     assert!(shown.contains("\u{1b}[1mFindings\u{1b}[0m"), "{shown}");
-    // But for the lines of a long command.
+    // Except for the lines of a long command.
     let words = |text: &str| {
         text.split_whitespace()
             .map(str::to_string)

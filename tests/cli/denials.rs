@@ -1,5 +1,5 @@
-//! No command denies what a recording cannot show: over short, cut, damaged recordings and those of one
-//! entry.
+//! No command denies facts that a recording cannot show. Tested on short, cut and damaged
+//! recordings, and on recordings of one entry.
 
 use super::*;
 
@@ -10,13 +10,13 @@ enum Lacks {
     History,
     /// A trace whose ring has wrapped.
     Beginning,
-    /// A trace that was cut off, and a snapshot that was.
+    /// A trace and a snapshot that were cut off.
     Rest,
     /// A history of three steps.
     Steps,
 }
 
-/// Words that deny something, and the gaps of recordings that cannot show it.
+/// Words of a denial, and the gaps of recordings in which they must be absent.
 const DENIALS: [(&str, &[Lacks]); 8] = [
     (
         "No request failed for lack of memory.",

@@ -1,4 +1,4 @@
-//! What `config` and `doctor` say.
+//! Output of `config` and `doctor`.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn doctor_examines_the_machine() {
             .output()
             .unwrap(),
     );
-    // It loads, and is not ours.
+    // It loads, and is another library.
     let library = check(&sound, "libgpushim.so");
     assert_eq!(library["verdict"], "note", "{sound}");
     let detail = library["detail"].as_str().unwrap();

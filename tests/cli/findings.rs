@@ -1,4 +1,4 @@
-//! What finds something in a run, and what is said of hostile files.
+//! Subcommands that find faults in a run, and their output for hostile files.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
             );
         }
     }
-    // Readable in part: what is there is told, with a note.
+    // Readable in part: the readable part is shown, with a note.
     write("cut", &whole[..whole.len() - 65_000]);
     let mut torn = whole.clone();
     torn[300..340].fill(0xff);
@@ -81,7 +81,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
     }
     let cut = stdout(&run(dir.path(), &["report", "cut"]));
     assert!(cut.contains("damage: the file is cut off: "), "{cut}");
-    // One bad file does not keep the good one from being told.
+    // One bad file does not keep the good one from being reported.
     let both = run(dir.path(), &["report", "text", "sound"]);
     assert_eq!(both.status.code(), Some(2));
     assert!(stdout(&both).contains("8 recorded"));
@@ -135,7 +135,7 @@ fn findings_of_a_small_run() {
         ],
     ));
     assert_eq!(end["results"][0]["bytes"], requested["end"]);
-    // Out of memory is what was asked about: exit code 1, and the figures of the event.
+    // Out of memory is the subject of the command: exit code 1, and the figures of the event.
     let output = run(dir.path(), &["oom", "run.trace", "--format", "json"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let shortage = &json(&output)["results"][0]["shortages"][0];
@@ -200,7 +200,7 @@ fn views_of_a_small_run() {
     }
 }
 
-/// A snapshot without a history says what was live, not what was requested when.
+/// A snapshot without a history has the live blocks, but no requests over time.
 #[test]
 fn what_a_snapshot_without_a_history_allows() {
     let dir = tempfile::tempdir().unwrap();
@@ -218,7 +218,8 @@ fn what_a_snapshot_without_a_history_allows() {
         replay.contains("there is no history of requests"),
         "{replay}"
     );
-    // Not inside of what came before, where the segments are there already and their blocks not yet.
+    // The moment is after the beginning, at which the segments exist already and their blocks not
+    // yet.
     let report = result(&run(
         dir.path(),
         &["report", "a.pickle.gz", "--format", "json"],
@@ -231,7 +232,7 @@ fn what_a_snapshot_without_a_history_allows() {
     assert_eq!(room["reserved"], tensors["reserved_end"]);
 }
 
-/// It holds one moment: each command says so in a sentence, and none speaks of what repeats.
+/// It holds one moment. Each command says so in a sentence, and none mentions repeats.
 #[test]
 fn a_snapshot_without_a_history_is_one_moment() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,8 +278,9 @@ fn a_snapshot_without_a_history_is_one_moment() {
     );
 }
 
-/// Twenty steps that each ask for these sizes, of the odd and the even ones, MiB, and give them back; a block of 64 MiB
-/// stays.
+/// A list of twenty steps, and a block of 64 MiB that stays.
+///
+/// Odd and even steps each allocate their sizes, in MiB, and free them.
 fn twenty_steps(sizes: [&[u64]; 2]) -> String {
     use std::fmt::Write;
 
@@ -345,7 +347,7 @@ fn tune_advises_what_to_set() {
     let is_advised = |row: &&Value| row["is_advised"] == true;
     assert_eq!(front.iter().filter(is_advised).count(), 1, "{front:?}");
     assert_eq!(
-        // Without stacks, what was taken for iterations is never sure.
+        // Without stacks, supposed iterations are never sure.
         found["confidence"]["level"],
         "fairly-sure",
         "{}",
@@ -378,7 +380,7 @@ fn tune_advises_what_to_set() {
     assert!(late.contains("There was no time to try anything"), "{late}");
     let wrong = run(dir.path(), &["tune", "steps.csv", "--within", "200"]);
     assert_eq!(wrong.status.code(), Some(2));
-    // One advice for what can be read.
+    // One advice for the readable recordings.
     let some = run(dir.path(), &["tune", "steps.csv", "missing.csv"]);
     assert_eq!(some.status.code(), Some(2));
     assert!(stdout(&some).contains("GPUSHIM_PAGE=16M"));

@@ -1,4 +1,4 @@
-//! What the command says of itself.
+//! Help texts of the command.
 
 use super::*;
 

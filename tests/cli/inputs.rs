@@ -1,4 +1,4 @@
-//! Recordings in every form in which they can be passed: compressed, from standard input, in pages of a viewer.
+//! Recordings in each form of input: compressed, from standard input, in pages of a viewer.
 
 use std::fs::File;
 use std::io::Write;
@@ -166,7 +166,7 @@ fn a_page_of_the_viewer_is_a_snapshot() {
             stderr(&output)
         );
     }
-    // What is cut off is lost, what comes before it is read.
+    // Data after the cut is lost, data before it is read.
     std::fs::write(dir.join("cut.html"), &page[..page.len() * 3 / 4]).unwrap();
     let output = run(dir, &["peak", "cut.html"], None);
     assert!(

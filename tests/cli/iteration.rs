@@ -1,11 +1,11 @@
-//! What the user says that an iteration begins with.
+//! Iterations that the user defines by their beginning.
 
 use super::*;
 
 /// The subcommands that go by iterations.
 const COMMANDS: [&str; 6] = ["growth", "phases", "oom", "report", "check", "tune"];
 
-/// Rounds of a range that keep 1 MiB each, in a run whose allocations are all alike.
+/// Rounds of a range, each of which keeps 1 MiB. All allocations of the run are alike.
 fn rounds(path: &Path, rounds: u64) {
     let writer = Writer::create(path, &WriterOptions::default()).unwrap();
     let range = |kind, address| Event {
@@ -31,7 +31,7 @@ fn the_user_sets_what_begins_an_iteration() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     rounds(&dir.join("few.trace"), 3);
-    // Three passes name what they keep, and are too few to fail a check.
+    // Three passes are enough to name kept memory, and too few to fail a check.
     let few = ["few.trace", "--iteration", "round"];
     let growth = run(dir, &[&["growth"], &few[..]].concat());
     assert_eq!(growth.status.code(), Some(1), "{}", stdout(&growth));
@@ -133,7 +133,7 @@ fn what_a_recording_does_not_have_is_an_error_of_its_own() {
             "gpushim: failed to find iterations by `epoch` in a.trace: no range has that name, and no function in the \
              stack of an allocation (it has the ranges `round #` 3 times; name one of these, or leave out --iteration)"
         );
-        // The other one is told all the same.
+        // The other recording is shown nevertheless.
         let output = run(
             dir,
             &[command, "once.trace", "a.trace", "--iteration", "round"],
@@ -180,7 +180,7 @@ fn a_function_of_a_snapshot() {
     let by = "recognised by the calls of `step`; not sure: they repeat inside one call of";
     assert!(phases.contains(by), "{phases}");
     assert!(!phases.contains("\niteration"), "{phases}");
-    // Each parameter's update is what the user named by its size.
+    // Each parameter's update is the allocation of the size that the user named.
     let size = ["phases", "backward_wide.pickle.gz", "--iteration", "3072"];
     let phases = stdout(&run(data, &size));
     assert!(phases.contains("sure: set by --iteration."), "{phases}");

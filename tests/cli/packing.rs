@@ -1,4 +1,4 @@
-//! `pack`, and the answers of what it wrote.
+//! `pack`, and the results of other subcommands for its files.
 
 use super::*;
 
@@ -83,7 +83,8 @@ fn nothing_is_lost_where_it_cannot_be_packed() {
     assert!(path.exists() && dir.path().join("open.trace.gz").exists());
 }
 
-/// A program that leaves a trace of this host and process numbers, of more than a mebibyte on the disk.
+/// A program that leaves a trace of this host and process numbers, of more than a mebibyte on the
+/// disk.
 fn large_sample(path: &Path) {
     let writer = Writer::create(path, &WriterOptions::default()).unwrap();
     for address in 0..40_000 {
@@ -142,7 +143,7 @@ fn run_compresses_no_trace_of_another_machine_or_of_a_living_process() {
     let dir = tempfile::tempdir().unwrap();
     large_sample(&dir.path().join("source"));
     let content = std::fs::read(dir.path().join("source")).unwrap();
-    // The same trace with one letter of a fact changed.
+    // The same trace with one character of a fact changed.
     let strange = |name: &str, key: &str| {
         let mut other = content.clone();
         let fact = format!("\n{key}\t").into_bytes();
@@ -180,7 +181,7 @@ fn run_compresses_no_trace_of_another_machine_or_of_a_living_process() {
             "{name}"
         );
     }
-    // One that this process, which goes on, makes while the program runs.
+    // A trace of a running program, whose process continues here.
     let path = dir.path().join("live.trace");
     let mut child = gpushim(
         dir.path(),

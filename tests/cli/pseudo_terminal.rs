@@ -53,7 +53,8 @@ pub fn start(command: &mut Command, columns: u16) -> OnTerminal {
         .stdout(its.try_clone().unwrap())
         .stderr(its);
     let child = command.spawn().unwrap();
-    // The command keeps what it was given: without this the end of the child would not be seen here.
+    // The command object keeps its streams open. Without this the end of the child would not be
+    // seen here.
     command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
@@ -79,7 +80,7 @@ impl OnTerminal {
         }
     }
 
-    /// Types this.
+    /// Types keys into the terminal.
     pub fn press(&mut self, keys: &str) {
         std::io::Write::write_all(&mut self.screen, keys.as_bytes()).unwrap();
     }
@@ -91,7 +92,8 @@ impl OnTerminal {
         (self.seen.replace("\r\n", "\n"), status)
     }
 
-    /// Reads what there is; false at the end, which is an error of a terminal that no process has open.
+    /// Reads the available output. False at the end: a terminal that no process has open gives an
+    /// error.
     fn read(&mut self) -> bool {
         let mut part = [0; 4096];
         match self.screen.read(&mut part) {

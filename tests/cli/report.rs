@@ -1,4 +1,4 @@
-//! What `report` and `events` say.
+//! Output of `report` and `events`.
 
 use super::*;
 
@@ -108,14 +108,14 @@ fn several_traces_are_the_ranks_of_one_job() {
     );
     let kinds = found["results"][2]["findings"].as_array().unwrap();
     assert_eq!(kinds.last().unwrap()["kind"], "imbalance", "{kinds:?}");
-    // By those that lie beside it, too.
+    // The report of one trace compares it with the traces beside it, too.
     for (rank, is_told) in [(2, true), (0, false)] {
         let alone = run(dir.path(), &["report", &format!("job/{rank}.trace")]);
         assert_eq!(alone.status.code(), Some(0));
         let alone = squeezed(&stdout(&alone));
         assert_eq!(alone.contains(out_of_balance), is_told, "{alone}");
     }
-    // The one report that follows is that of the highest.
+    // The one report that follows is of the highest rank.
     assert_eq!(text.matches("trace      ").count(), 1, "{text}");
     assert!(text.contains("trace      job/2.trace"), "{text}");
     let one = stdout(&run(dir.path(), &["report", "job/0.trace"]));
@@ -222,7 +222,7 @@ fn a_block_that_outlives_the_ring_counts() {
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
     writer.record_alloc(&event(Kind::Alloc, MIB, 3 * MIB));
-    // It is told by when it was made, which is before all that the ring still has.
+    // The block's time of allocation is before all events that the ring still has.
     std::thread::sleep(Duration::from_millis(1));
     for _ in 0..500 {
         writer.record_alloc(&event(Kind::Alloc, 64 * MIB, MIB));

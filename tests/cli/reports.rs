@@ -1,7 +1,7 @@
 use super::*;
 
-/// Programs after public reports, recorded on an H100 (tests/gpu/reports): what the command says of each is
-/// what is true of it.
+/// Programs after public reports, recorded on an H100 (tests/gpu/reports). The command's findings
+/// for each are true.
 #[test]
 fn programs_after_public_reports_are_judged_rightly() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! What `run` does.
+//! Tests of the subcommand `run`.
 
 use super::*;
 

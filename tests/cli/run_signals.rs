@@ -106,7 +106,7 @@ fn it_dies_by_the_signal_that_killed_the_program() {
             "it still says its piece"
         );
     }
-    // What a shell makes of it.
+    // Exit code in a shell.
     let command = env!("CARGO_BIN_EXE_gpushim");
     let script = format!("{command} run -- sh -c 'kill -SEGV $$'; echo $?");
     let shell = Command::new("sh")

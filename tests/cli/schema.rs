@@ -1,4 +1,4 @@
-//! What the command prints as JSON is what its schema in the documents says.
+//! JSON output of the command conforms to its schema in the documents.
 
 use serde_json::json;
 
@@ -9,7 +9,8 @@ fn documents() -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// In how far a value is not what a schema says, with the place of each. Words that are not known fail the test.
+/// Violations of a schema by a value, each with its place. Unknown words in the schema fail the
+/// test.
 fn wrong(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<String> {
     let Some(words) = schema.as_object() else {
         let any = schema == &Value::Bool(true);
@@ -143,7 +144,7 @@ fn wrong(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<String
     found
 }
 
-/// What a subcommand printed, after a comparison with its schema.
+/// Output of a subcommand, after a comparison with its schema.
 fn checked(schema: &Value, dir: &Path, args: &[&str]) -> Value {
     let output = gpushim(dir, args)
         .args(["--format", "json"])

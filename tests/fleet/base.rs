@@ -10,7 +10,7 @@ use gpushim_trace::Kind;
 /// A function, its file and the line of the call.
 pub type Call = (String, String, u32);
 
-/// What a step does with a block.
+/// Operation of a step on a block.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Alloc {
@@ -23,10 +23,10 @@ pub enum Op {
     },
 }
 
-/// A step, and what is held around it.
+/// A step, and the memory that is held around it.
 #[derive(Clone, Debug)]
 pub struct Base {
-    /// Sizes and stacks of what is made once, before the first step.
+    /// Sizes and stacks of blocks that are made once, before the first step.
     pub held: Vec<(u64, usize)>,
     pub ops: Vec<Op>,
     /// Each the outermost call first.
@@ -34,8 +34,10 @@ pub struct Base {
 }
 
 impl Base {
-    /// Takes the first `most` allocations of a recording, with the frees of these, as a step: what it does not free is
-    /// freed at the end, as a backward pass does. Around it a model is held. A step has about 3 GiB.
+    /// Takes the first `most` allocations of a recording, with their frees, as a step.
+    ///
+    /// Blocks that the recording does not free are freed at the end of the step, as a backward pass
+    /// does. A model is held around the step. A step has about 3 GiB.
     pub fn of(path: &Path, most: usize) -> Base {
         let recording = recording::open(path).unwrap();
         let names = &mut *recording.names();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Base, Fault, MIB, Rank, write};
 
-/// What is planted: the fault, and the kind and function that must be said.
+/// Planted fault, with the kind and the function that must be reported.
 type Planted = (Fault, &'static str, Option<&'static str>);
 
 /// The situations that are planted, in turn: which kind `gpushim fleet` must say, and the function.
@@ -47,17 +47,17 @@ fn faults() -> Vec<Planted> {
 /// A job of which some ranks have a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Its name.
+    /// Name of the generated job.
     pub name: &'a str,
-    /// How many ranks.
+    /// Number of ranks of the job.
     pub world: u32,
-    /// How many of them have a fault.
+    /// Number of ranks with a fault.
     pub faults: usize,
-    /// Steps of each.
+    /// Number of steps of each rank.
     pub steps: u64,
 }
 
-/// Writes the traces of a job; what must be said of it: rank, kind and function.
+/// Writes the traces of a job. Returns the expected findings: rank, kind and function.
 pub fn faulty(
     base: &Base,
     job: &Job<'_>,

@@ -1,5 +1,7 @@
-//! Jobs that are made up from a recording: each rank repeats a step of it, at times and with sizes of its own, and some
-//! have a fault that is known.
+//! Jobs that are generated from a recording.
+//!
+//! Each rank repeats a step of the recording, at times and with sizes of its own. Some ranks have a
+//! known fault.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -28,7 +30,7 @@ const SPACE: u64 = 36;
 /// Wall clock of the first rank, ns since 1970.
 const BEGIN: u64 = 1_790_000_000_000_000_000;
 
-/// What is wrong with a rank.
+/// Fault of a generated rank.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     None,
@@ -36,22 +38,22 @@ pub enum Fault {
     Leak(u64, Call),
     /// It holds this much more from the start.
     Holds(u64, Call),
-    /// A request fails at the end, for what this function holds.
+    /// A request fails at the end, because of the memory that this function holds.
     OutOfMemory(u64, Call),
     /// All activations are larger by this factor.
     Batch(f64),
-    /// It has more layers.
+    /// The rank has more layers.
     Model,
     Setting(&'static str, &'static str),
-    /// It ends in the middle.
+    /// The rank ends in the middle of its steps.
     Died,
     /// Its backward pass takes longer by this factor.
     Slow(f64),
-    /// It is not there.
+    /// The rank leaves no trace file.
     Missing,
 }
 
-/// A rank of a job.
+/// One rank of a generated job.
 #[derive(Clone, Debug)]
 pub struct Rank {
     pub rank: u32,
@@ -121,7 +123,7 @@ pub fn write(base: &Base, rank: &Rank, job: &str, folder: &Path) {
     if let Some((bytes, stack)) = held_too {
         run.alloc_new(bytes, stack);
     }
-    // What a time is worth: a part of an iteration.
+    // Duration of an operation: a part of an iteration.
     let per_step = base.ops.len() as u64 + 6;
     let steps = if rank.fault == Fault::Died {
         rank.steps * 2 / 3
@@ -188,19 +190,19 @@ pub fn write(base: &Base, rank: &Rank, job: &str, folder: &Path) {
     retime::retime(&path, BEGIN + shift, &times);
 }
 
-/// A rank in the making.
+/// State while a rank is written.
 struct Run<'a> {
     writer: &'a Writer,
     stacks: Vec<u32>,
     ranges: Vec<u32>,
     now: u64,
-    /// Of each event, ns since the start.
+    /// Times of all events, ns since the start.
     times: Vec<u64>,
     next: u64,
     sizes: HashMap<u64, u64>,
     allocated: u64,
     reserved: u64,
-    /// Where the blocks of a step lie; those of further layers lie elsewhere.
+    /// Address range of a step's blocks. Blocks of further layers have other addresses.
     slots: u64,
 }
 
@@ -297,7 +299,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Further layers: some operations again, at other addresses; what they leave is freed.
+    /// Further layers: some operations again, at other addresses. Their remaining blocks are freed.
     fn extra(&mut self, ops: &[Op], batch: f64) {
         let from = self.slots;
         ops.iter().for_each(|op| self.op(op, from, batch));
@@ -347,7 +349,7 @@ impl<'a> Run<'a> {
 struct Random(u64);
 
 impl Random {
-    /// 0 to 1.
+    /// Returns a number from 0 to 1.
     fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,5 +1,6 @@
-//! `gpushim fleet` on jobs that are made up from recordings: every planted fault is found, with its rank and function, and
-//! clean jobs have none.
+//! Tests `gpushim fleet` on generated jobs.
+//!
+//! Every planted fault is found, with its rank and function. Jobs without faults have no findings.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ fn base(name: &str, most: usize) -> Base {
     Base::of(&data.join(name), most)
 }
 
-/// What was found: rank, kind, and the function that was named.
+/// Findings: rank, kind, and the function that was named.
 fn found(answer: &Value) -> BTreeSet<(u32, String, String)> {
     let mut found = BTreeSet::new();
     for job in answer["results"].as_array().unwrap() {
@@ -93,7 +94,8 @@ fn planted_faults_are_found_with_rank_and_function() {
         let planted = made::faulty(&base(name, most), &job, folder.path());
         let answer = fleet(folder.path(), &["--keep"]);
         assert_planted(&answer, &planted);
-        // From the summaries, which lie beside the traces now; and of some ranks only these are left.
+        // From the summaries, which lie beside the traces now; and of some ranks only these are
+        // left.
         for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
             let path = entry.path();
             let is_trace = path

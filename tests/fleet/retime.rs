@@ -1,4 +1,5 @@
-//! Gives the events of a trace other times: a trace that was written in milliseconds becomes one of minutes.
+//! Gives the events of a trace other times: a trace that was written in milliseconds becomes one of
+//! minutes.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -8,8 +9,10 @@ use gpushim_trace::layout::{PartKind, RECORD_BYTES, checksum, header, live};
 /// Ticks of the start: any number above zero.
 const START: u64 = 1_000_000_000;
 
-/// Gives the events, in their order, these times, ns since the start, and the trace this wall clock at its start. All
-/// events must be of one thread.
+/// Sets the times of the events in their order, ns since the start, and the wall clock of the
+/// trace's start.
+///
+/// All events must be of one thread.
 pub fn retime(path: &Path, wall_ns: u64, times: &[u64]) {
     let file = std::fs::File::options()
         .read(true)

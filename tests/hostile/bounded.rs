@@ -7,28 +7,26 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a run left.
+/// Result of a bounded run.
 pub struct Ran {
     /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Standard output.
     pub stdout: Vec<u8>,
-    /// Standard error.
     pub stderr: Vec<u8>,
 }
 
 impl Ran {
-    /// Both outputs as text.
+    /// Returns both outputs as text.
     pub fn text(&self) -> String {
         let both = [&self.stdout[..], &self.stderr[..]].concat();
         String::from_utf8_lossy(&both).into_owned()
     }
 }
 
-/// Runs the command in a folder with at most so much address space, MiB, and at most so long.
+/// Runs the command in a folder with a limit of address space, in MiB, and a limit of time.
 ///
 /// # Panics
-/// If it takes longer, or is ended by a signal: an abort is what too little memory leads to.
+/// If it takes longer, or is ended by a signal: too little memory leads to an abort.
 pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpushim"));
     command
@@ -94,7 +92,7 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
     ran
 }
 
-/// Subcommands that read a recording, with what comes before its name.
+/// Subcommands that read a recording, with the words before its name.
 pub const READERS: [&[&str]; 16] = [
     &["report"],
     &["growth"],

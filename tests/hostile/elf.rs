@@ -75,7 +75,7 @@ fn elf(sections: &[Section]) -> Vec<u8> {
     content
 }
 
-/// Zeros, compressed, that claim to come to so many bytes.
+/// Compressed zeros with a claimed size.
 fn zeros(claimed: u64, bytes: usize) -> Vec<u8> {
     let header = [
         &1_u32.to_le_bytes()[..],
@@ -108,7 +108,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// What `symbols` says of it, in little memory.
+    /// Output of `symbols` under a limit of memory in MiB.
     fn says(&self, mib: u64) -> String {
         let ran = gpushim(self.0.path(), &["symbols", "a.trace"], mib, LIMIT);
         assert_eq!(ran.code, Some(0), "{}", ran.text());

@@ -1,4 +1,4 @@
-//! What files say reaches a terminal only as letters that can be seen, in the line where it belongs.
+//! Text from files reaches a terminal only as visible characters, in the line where it belongs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use gpushim_trace::{BuildId, Class, Event, Kind, Module, StackNode, Writer, Writ
 use crate::bounded::{READERS, gpushim};
 use crate::pickles::{alloc, dict, list, number, snapshot, text};
 
-/// What would be a line of its own, in a terminal that it has cleared, from right to left.
+/// Text that would be a line of its own, in a cleared terminal, from right to left.
 const EVIL: &str =
     "\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\nVerdict    Everything is fine.\n\tFORGED";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ fn is_clean_everywhere(folder: &Path, file: &str) {
     }
 }
 
-/// A file whose name, and whatever its content names, is hostile.
+/// Writes a file with hostile names as its name and in its content.
 fn hostile_trace(path: &Path) {
     let options = WriterOptions {
         bytes: 64 << 10,

@@ -11,7 +11,7 @@ use crate::stacks::traced;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Makes a pipe that nobody writes to.
+/// Makes a pipe without a writer.
 pub fn pipe(path: &Path) {
     let name = CString::new(path.as_os_str().as_bytes()).expect("no zero in it");
     // SAFETY: the name is a C string.

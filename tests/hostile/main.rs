@@ -1,5 +1,5 @@
-//! Files made to hurt who reads them: each is made here, and the command reads it within bounds on memory and
-//! time. docs/hostile-input.md has the bounds.
+//! Files made to hurt who reads them: each is made here, and the command reads it within bounds on
+//! memory and time. docs/hostile-input.md has the bounds.
 
 mod bounded;
 mod elf;

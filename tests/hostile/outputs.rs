@@ -1,4 +1,4 @@
-//! Files that the command writes: whose they are, who may read them, and what was planted in their way.
+//! Files that the command writes: their owner, their readers, and files planted at their names.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -22,7 +22,7 @@ fn what_is_derived_is_the_owners_and_no_link_is_followed() {
     traced(&at("a.trace"), &at("gone.so"), b"", &[&[0x1010, 0x1020]]);
     let victim = at("victim");
     std::fs::write(&victim, "kept").expect("written");
-    // Names that could be guessed, of the file and of what it was before it was whole.
+    // Predictable names, of the complete file and of the unfinished one.
     for name in ["out", "out.part", "a.trace.symbols"] {
         symlink(&victim, at(name)).expect("linked");
     }

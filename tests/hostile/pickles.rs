@@ -9,18 +9,18 @@ use flate2::write::GzEncoder;
 
 use crate::bounded::gpushim;
 
-/// What the command may take for any of these files: address space, MiB, which is more than is touched.
+/// Limit of address space for each of these files, in MiB. It is more than the memory in use.
 const MIB: u64 = 512;
 /// And so long, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A pickle's text.
+/// Encodes a text for a pickle.
 pub fn text(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("short");
     [b"X", &length.to_le_bytes()[..], text.as_bytes()].concat()
 }
 
-/// A pickle's number.
+/// Encodes a number for a pickle.
 pub fn number(number: i32) -> Vec<u8> {
     [b"J", &number.to_le_bytes()[..]].concat()
 }
@@ -37,7 +37,7 @@ pub fn dict(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
     [b"}(", &entries[..], b"u"].concat()
 }
 
-/// A list of these.
+/// Encodes a list of encoded items.
 pub fn list(items: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let items: Vec<u8> = items.into_iter().flatten().collect();
     [b"](", &items[..], b"e"].concat()

@@ -11,7 +11,7 @@ use crate::stacks::{allocated, options};
 /// The most events of a frame.
 const FRAME_EVENTS: u32 = 32 << 10;
 
-/// What a frame's header says.
+/// Contents of a frame and its header.
 struct Frame {
     events: u32,
     runs: (u32, Vec<u8>),
@@ -21,7 +21,7 @@ struct Frame {
     first: u64,
 }
 
-/// As docs/trace-format.md has it.
+/// Checksum as defined in docs/trace-format.md.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
         let mut word = [0; 8];
@@ -103,7 +103,8 @@ fn trace(path: &Path) -> (u64, u64) {
     )
 }
 
-/// Some subcommands of each sort: one pass over the events, several, and one that keeps what it read.
+/// Runs some subcommands of each sort: one pass over the events, several passes, and events kept in
+/// memory.
 fn read_all(folder: &Path, readers: &[&[&str]], mib: u64, limit: Duration) {
     for reader in readers {
         let args = [reader, &["a.trace"][..]].concat();
@@ -153,8 +154,8 @@ fn headers_that_claim_half_of_the_file() {
         let path = folder.path().join("a.trace");
         let (wall, ticks) = trace(&path);
         let length = mib << 20;
-        // Whole headers, one after the other, each with bytes up to the middle of the file or the most that is
-        // believed.
+        // Whole headers, one after the other. Each claims bytes up to the middle of the file, or
+        // the most that is accepted.
         let mut spool = Vec::new();
         while spool.len() < length {
             let half = (length / 2).min(10 << 20) as u32;

@@ -55,7 +55,8 @@ fn chains_of_thousands_of_calls() {
         allocated(&writer, number, stack);
     }
     drop(writer);
-    // Ten times what the slowest takes unoptimised on a busy machine (1.3 s). Quadratic time would be minutes.
+    // Ten times the slowest unoptimised run on a busy machine (1.3 s). Quadratic time would be
+    // minutes.
     let limit = Duration::from_secs(15);
     for args in [
         &["report", "a.trace"][..],

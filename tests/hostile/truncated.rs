@@ -1,4 +1,5 @@
-//! Traces that lose bytes while the command reads them: an error that names the place, never a signal.
+//! Traces that lose bytes while the command reads them: an error that names the place, never a
+//! signal.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -11,7 +12,7 @@ use gpushim_trace::Writer;
 
 use crate::stacks::{allocated, options};
 
-/// Blocks of the trace: what is printed of them is far more than a pipe holds.
+/// Blocks of the trace. Their printed list is far more than a pipe holds.
 const BLOCKS: u64 = 60_000;
 
 fn trace(path: &Path) -> u64 {
@@ -37,13 +38,14 @@ fn set_length(path: &Path, bytes: u64) {
     file.set_len(bytes).expect("another length");
 }
 
-/// What became of a command that reads the trace while this is done to the file.
+/// Result of a command that reads the trace while the file is damaged.
 fn while_reading(damage: impl Fn(&Path, u64)) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.trace");
     let bytes = trace(&path);
     let mut child = start(folder.path(), &["events", "a.trace"], Stdio::piped());
-    // When the first line is there the command is at the events, and soon waits for room in the pipe.
+    // When the first line is there the command is at the events, and soon waits for room in the
+    // pipe.
     let mut first = [0; 1];
     let stdout = child.stdout.as_mut().expect("piped");
     stdout.read_exact(&mut first).expect("a first line");
@@ -70,7 +72,8 @@ fn a_trace_that_is_truncated() {
 
 #[test]
 fn a_trace_that_is_emptied_and_as_long_as_before() {
-    // Pages that are cut off and come back have zeros, and nothing tells: only that what is there makes no sense.
+    // Pages that are cut off and added again contain zeros. No error shows this: the contents only
+    // make no sense.
     let output = while_reading(|path, bytes| {
         set_length(path, 0);
         // The command goes on reading meanwhile, if only as far as the pipe has room.
@@ -80,7 +83,7 @@ fn a_trace_that_is_emptied_and_as_long_as_before() {
     assert!(output.status.code().is_some(), "{}", output.status);
 }
 
-/// What is made of a trace gets its name only if the trace stayed whole.
+/// Output from a trace gets its name only if the trace stayed complete.
 #[test]
 fn what_is_made_of_a_truncated_trace_is_not_kept() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -95,7 +98,8 @@ fn what_is_made_of_a_truncated_trace_is_not_kept() {
             let sent = unsafe { libc::kill(child.id() as libc::pid_t, number) };
             assert_eq!(sent, 0);
         };
-        // The unfinished file has no name, or a random one: it is found among the descriptors of the child.
+        // The unfinished file has no name, or a random one: it is found among the descriptors of
+        // the child.
         let is_half = || {
             let descriptors = format!("/proc/{}/fd", child.id());
             let descriptors = std::fs::read_dir(descriptors)

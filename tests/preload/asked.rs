@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::support::{Outcome, Run, place, program};
 
-/// A process of four threads, or as many as it is told, that is asked; and what is left of it.
+/// A process that gets requests, with four threads or the given number; and the files that it
+/// leaves.
 struct Asked {
     folder: TempDir,
     pid: String,
@@ -24,7 +25,7 @@ impl Asked {
         command(&self.pid, words).output().expect("the command")
     }
 
-    /// Asks for what must succeed; what was said.
+    /// Sends a request that must succeed. Returns its output.
     fn done(&self, words: &[&str]) -> String {
         let output = self.control(words);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -111,7 +112,7 @@ fn a_pause_a_mark_and_a_resumption() {
             asked.done(&["pause"]),
             says("its recording was paused already")
         );
-        // An allocation that was under way when the pause began may come late.
+        // An allocation that had begun before the pause may be recorded late.
         std::thread::sleep(Duration::from_millis(50));
         let before = recorded(&asked.trace());
         std::thread::sleep(Duration::from_millis(100));
@@ -205,7 +206,7 @@ fn who_cannot_be_asked() {
             let mode =
                 std::os::unix::fs::MetadataExt::mode(&fs::metadata(asked.trace()).expect("meta"));
             assert_eq!(mode & 0o777, 0o600);
-            // A copy that the other user may start, in a folder that it may enter.
+            // A copy of the command for the other user, in a folder that this user may enter.
             let folder = TempDir::new().expect("a folder");
             let copy = folder.path().join("gpushim");
             fs::copy(env!("CARGO_BIN_EXE_gpushim"), &copy).expect("copied");
@@ -293,8 +294,10 @@ fn a_process_that_is_stopped_or_ends_meanwhile() {
     });
 }
 
-/// Checks that the counts of a copy are exact and that its events say the same as its live table; how many events are lost.
-/// `is_whole`: no event was overwritten before it could be copied.
+/// Checks that the counts of a copy are exact. Its events must agree with its live table.
+///
+/// Returns the number of lost events. `is_whole`: no event was overwritten before it could be
+/// copied.
 fn adds_up(path: &str, is_whole: bool) -> u64 {
     let trace = Trace::open(Path::new(path)).expect("the copy");
     assert_eq!(trace.problems(), [] as [&str; 0], "{path}");
@@ -306,8 +309,8 @@ fn adds_up(path: &str, is_whole: bool) -> u64 {
     let live = trace.live().expect("a live table");
     assert!(live.is_complete(), "{live:?}");
     let count = live.blocks.len();
-    // A block that was freed after its slot was copied may be there beside the next one of its thread. Where no event was
-    // overwritten meanwhile, it is so for few.
+    // A block freed after the copy of its slot may be in the copy beside the next block of its
+    // thread. If no event was overwritten meanwhile, few blocks are affected.
     assert!(
         count >= 1 && (count <= 4 * 32 + 1 + 4 || !is_whole),
         "{count}"
@@ -327,8 +330,8 @@ fn adds_up(path: &str, is_whole: bool) -> u64 {
     }
     let odd = told.symmetric_difference(&held);
     let odd = odd.filter(|address| made.contains(*address)).count();
-    // Where a spool could not keep up, events are missing in the middle, and not the oldest: the others do not tell then
-    // what is live.
+    // Where a spool fell behind, events are missing in the middle, and not the oldest. The other
+    // events then do not determine the live blocks.
     if is_whole && (trace.spooled() == 0 || trace.lost() == 0) {
         // As after a kill: a block for each thread that was at it.
         assert!(odd <= 4, "{odd} of {}", held.len());

@@ -1,5 +1,5 @@
-//! A request that ran out of memory is explained while its process still runs, and the program notices
-//! nothing of it.
+//! A request that ran out of memory is explained while its process still runs, and the program
+//! notices nothing of it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Outcome, Run, library, program};
 
-/// Lines of a text at most, and letters of each but the last.
+/// Most lines of a text, and most characters of each line but the last.
 const LINES: usize = 12;
 const LETTERS: usize = 90;
 
@@ -32,7 +32,7 @@ fn texts(outcome: &Outcome) -> String {
     fs::read_to_string(name).unwrap_or_default()
 }
 
-/// The lines on stderr once the command is over, which may outlive the program.
+/// The lines on stderr once the command has ended. It may outlive the program.
 fn said(outcome: &Outcome) -> Vec<String> {
     let begin = Instant::now();
     let read = || fs::read_to_string(outcome.folder().join(".err")).unwrap_or_default();
@@ -144,7 +144,7 @@ fn the_program_sees_no_child_and_no_signal() {
     is_whole(&shim);
 }
 
-/// A file that the program opened under the number of its stderr, which was closed, is not written to.
+/// Nothing is written to a file that got the number of the program's closed stderr.
 #[test]
 fn a_program_without_stderr_keeps_its_files() {
     let (_, shim) = run("closed").both();
@@ -192,7 +192,8 @@ fn a_framework_that_tells_its_program() {
     assert!(lines[0].ends_with(" TiB of gpu 3"), "{lines:#?}");
 }
 
-/// `gpushim run` has it always, lets it speak before its own summary, and says how the program ended.
+/// `gpushim run` has it always, lets it speak before its own summary, and says how the program
+/// ended.
 #[test]
 fn under_run_the_text_comes_before_the_summary() {
     let gpushim_run = |how: &str| {

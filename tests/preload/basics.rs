@@ -1,4 +1,4 @@
-//! What every program relies on: nulls, zeros and double frees, forks, children.
+//! Behaviour that every program relies on: nulls, zeros and double frees, forks, children.
 
 use gpushim_trace::{Class, Kind};
 
@@ -60,7 +60,8 @@ fn every_door_of_the_driver_leads_to_the_pool() {
     }
 }
 
-/// What a parent that does 10 pairs before and after, and keeps one block over its forks, leaves behind.
+/// Checks the trace of a parent that does 10 pairs before and 10 after its forks, and keeps one
+/// block over them.
 fn late(what: &str) {
     let (_, shim) = Run::new(program("forks")).arg(what).both();
     let trace = shim.trace();

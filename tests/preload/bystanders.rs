@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Run, place, program};
 
-/// The same output, nothing more, and no file but those that it makes itself.
+/// Checks that the output is the same. Only the program's own files may exist.
 fn untouched(program: &str, arguments: &[&str], files: &[&str]) {
     let (native, shim) = Run::new(program).args(arguments).both();
     assert_eq!(native.stdout, shim.stdout);
@@ -34,7 +34,8 @@ fn a_program_that_loads_the_driver_and_asks_it_nothing_leaves_no_trace() {
     assert_eq!(shim.files(), [] as [&str; 0]);
 }
 
-/// Its error number, its threads and descriptors, what it finds of CUDA: all as natively, through some `exec`s.
+/// Error number, threads, descriptors and visible parts of CUDA are as natively, through some
+/// `exec`s.
 #[test]
 fn a_program_sees_nothing_of_it() {
     let (native, shim) = Run::new(program("bystander")).arg("3").both();
@@ -44,8 +45,10 @@ fn a_program_sees_nothing_of_it() {
     assert_eq!(shim.files(), [] as [&str; 0]);
 }
 
-/// By a weak reference they are there, since those of a program that is linked against CUDA cannot be told
-/// from it; they then say what the stub library of CUDA's toolkit says.
+/// Weak references to CUDA functions find the shim's functions.
+///
+/// The shim cannot distinguish such a program from a program linked against CUDA. The functions
+/// then return the errors of the stub library of CUDA's toolkit.
 #[test]
 fn a_function_of_cuda_without_cuda_says_so() {
     let run = Run::new(program("weak"));

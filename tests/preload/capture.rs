@@ -79,7 +79,7 @@ fn the_race_detector_notices_memory_taken_from_a_graph() {
     assert!(races >= 6, "{:?} {}", racing.findings, racing.stdout);
 }
 
-/// What was freed under captures is there when memory is short: as natively.
+/// Checks that memory freed under captures is available when memory is short, as natively.
 fn short_of_memory(how: &str) {
     for (policy, family) in [
         ("auto", "async"),
@@ -120,7 +120,7 @@ fn memory_freed_under_overlapping_captures_is_there_when_it_is_short() {
     short_of_memory("two");
 }
 
-/// What waits for captures is free again, and said to be, as soon as it natively would be.
+/// Checks that memory waiting for captures is free, and reported as free, as early as natively.
 fn captures_over(how: &str) {
     for policy in ["auto", "blocks", "vmm"] {
         let (_, shim) = Run::new(program("captures_over"))

@@ -28,7 +28,8 @@ fn ends(how: &str) {
                     .all(|event| event.size >= 8 << 20 && event.device == 0),
                 "{policy}: {gone:?}"
             );
-            // Each byte that was held is released by an event of its own, or goes with its context, once.
+            // Each byte that was held is released by an event of its own, or goes with its context,
+            // once.
             let mut held = BTreeMap::new();
             for event in &trace.events {
                 match event.kind {
@@ -155,8 +156,9 @@ fn stream_ordered_memory_outlives_a_released_primary_context() {
     memory_of_others("release");
 }
 
-/// Without virtual memory management stream-ordered memory ends with the primary context; memory of `cudaMalloc` in
-/// another one does not.
+/// Without virtual memory management stream-ordered memory ends with the primary context.
+///
+/// Memory of `cudaMalloc` in another context does not end then.
 #[test]
 fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_management() {
     for policy in ["auto", "blocks", "vmm"] {
@@ -178,7 +180,8 @@ fn memory_of_other_contexts_outlives_the_primary_one_without_virtual_memory_mana
     }
 }
 
-/// The end of the primary context takes no memory from under another context's work, and breaks no capture there.
+/// The end of the primary context frees no memory in use by another context's work, and breaks no
+/// capture there.
 #[test]
 fn the_primary_context_ends_under_no_work_of_others() {
     for policy in ["auto", "blocks", "vmm"] {

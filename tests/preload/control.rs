@@ -1,4 +1,5 @@
-//! Programs that pause their recording and watch their memory, by the functions of `include/gpushim.h`.
+//! Programs that pause their recording and watch their memory, by the functions of
+//! `include/gpushim.h`.
 
 use gpushim_trace::{Class, Event, Kind, Layer, Trace};
 
@@ -23,7 +24,7 @@ fn a_pause_leaves_out_whole_blocks() {
             .shim();
         assert_eq!(shim.notes("recording"), [["1"], ["0"]], "{policy}");
         let trace = shim.trace();
-        // What was there before the pause ends in it; what was made in it is in neither list.
+        // A block from before the pause is freed in it. A block made in it is in neither list.
         let (made, gone) = (trace.of(Kind::Alloc), trace.of(Kind::Free));
         assert_eq!(sizes(&made), [1000, 2000, 7000, 8000], "{policy}");
         assert_eq!(sizes(&gone), [1000, 7000, 2000], "{policy}");
@@ -61,7 +62,7 @@ fn figures_follow_what_is_in_use() {
             .fold(run, |run, (name, value)| run.env(name, value));
         let shim = run.shim();
         let figures = |when| shim.notes(when);
-        // Without a trace it is not known what was there before the first question.
+        // Without a trace the memory before the first question is not known.
         let early = if variables.contains(&("GPUSHIM_TRACE", "off")) {
             0
         } else {
@@ -72,7 +73,7 @@ fn figures_follow_what_is_in_use() {
         if early > 0 {
             assert_eq!(figures("second"), [told(50_000, 150_000)], "{variables:?}");
             assert_eq!(figures("reset"), [told(50_000, 50_000)]);
-            // Also what is not recorded.
+            // Memory that is not recorded counts, too.
             assert_eq!(figures("third"), [told(50_000, 51_000)]);
         }
         assert_eq!(figures("host"), [told(6000, 6000), told(0, 6000)]);

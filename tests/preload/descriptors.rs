@@ -1,4 +1,5 @@
-//! Programs that close all descriptors, and children of a fork without handlers: each keeps its own sockets.
+//! Programs that close all descriptors, and children of a fork without handlers: each keeps its own
+//! sockets.
 
 use crate::support::{Run, program};
 
@@ -23,7 +24,7 @@ fn a_program_that_closes_all_descriptors_keeps_its_own_sockets() {
     assert_eq!(shim.trace().facts("ipc"), [why]);
 }
 
-/// Driver allocations need no sockets of ours for that.
+/// Driver allocations need no sockets of the shim for that.
 #[test]
 fn under_blocks_it_exports_as_before() {
     let blocks = asking("closed").env("GPUSHIM_POLICY", "blocks");

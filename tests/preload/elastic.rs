@@ -6,7 +6,7 @@ use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, library, program};
 
-/// More than the 44 MiB that live at most, and less than the segments that they are in.
+/// More than the 44 MiB of live memory at most, and less than its segments.
 const TIGHT: &str = "52M";
 
 fn run(what: &str, elastic: &str) -> Run {
@@ -115,7 +115,8 @@ fn the_end_of_a_context_gives_all_back() {
 
 #[test]
 fn without_memory_on_the_device_it_is_the_hosts() {
-    // Half of what lives: some tensors are refused, as natively, and those that have addresses already are not.
+    // Half of the live bytes: some tensors are refused, as natively. Tensors that have addresses
+    // are not.
     let shim = run("rounds", "auto")
         .env("GPUSHIM_LIMIT", "24M")
         .may_complain()

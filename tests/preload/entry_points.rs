@@ -1,4 +1,4 @@
-//! Every way to allocate is in the trace, with its class and size.
+//! Every kind of allocation is in the trace, with its class and size.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn every_allocation_is_recorded_with_its_class_and_size() {
     assert_eq!(native.code, 0, "{}", native.stdout);
     let trace = shim.trace_of(shim.note("process"));
 
-    // What the program says that it did.
+    // Allocations that the program reports.
     let mut expected = BTreeMap::<&str, Vec<u64>>::new();
     for class in Class::ALL {
         for note in shim.notes(class.name()) {
@@ -49,7 +49,7 @@ fn every_allocation_is_recorded_with_its_class_and_size() {
         assert_eq!(seen, expected, "{kind:?}");
     }
 
-    // Only the pools' own blocks are not the driver's; a free names what was allocated.
+    // Only the pools' own blocks are not the driver's. A free has the address of its allocation.
     let ours = [Class::Device, Class::PoolAsync];
     for event in trace.of(Kind::Alloc).iter().chain(&trace.of(Kind::Free)) {
         let forwarded = event.flags & flags::FORWARDED != 0;

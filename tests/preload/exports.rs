@@ -1,4 +1,5 @@
-//! `gpushim_malloc` and `gpushim_free`, as a library author or PyTorch's plug-in mechanism calls them.
+//! `gpushim_malloc` and `gpushim_free`, as a library author or PyTorch's plug-in mechanism calls
+//! them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,8 +23,8 @@ fn run(part: &str) -> Run {
         .may_complain()
 }
 
-/// Every block of the notes is in the trace with its device, size and stream. Returns how many of them
-/// the driver had to give.
+/// Every block of the notes is in the trace with its device, size and stream. Returns how many of
+/// them the driver had to give.
 fn forwarded(outcome: &Outcome) -> usize {
     let trace = outcome.trace();
     let events = trace.class(Kind::Alloc, Class::PoolAsync);
@@ -177,7 +178,7 @@ fn a_library_that_came_late_takes_nothing_over() {
     assert_eq!(late.trace().facts("takeover.torch"), [] as [&str; 0]);
 }
 
-/// What the page's example needs of the driver's header.
+/// Declarations of the driver's header that the page's example needs.
 const CUDA_H: &str = "#include <stddef.h>\n\
     typedef int CUresult;\n\
     typedef unsigned long long CUdeviceptr;\n\

@@ -22,7 +22,7 @@ fn failure_01_a_name_prefix_catches_foreign_functions() {
     assert_eq!(device_events(&shim, Kind::Free).len(), 1);
 }
 
-/// A program between a library that stands in front of a function and the library that has it.
+/// A program between a library that interposes a function and the library that defines it.
 fn layered() -> std::path::PathBuf {
     let base = library("lib_base", &[]);
     let layer = library("lib_layer", &[]);
@@ -179,7 +179,7 @@ fn failure_10_memory_info_without_a_place_for_the_answer() {
 
 #[test]
 fn failure_11_a_free_of_what_the_shim_never_saw_is_refused() {
-    // Frees that go past the shim reach the driver, which knows whole allocations only.
+    // Frees that bypass the shim reach the driver, which knows whole allocations only.
     let (_, shim) = Run::new(program("unseen"))
         .may("double free")
         .env("GPUSHIM_POLICY", "blocks")
@@ -261,7 +261,7 @@ fn failure_14_a_library_that_children_cannot_load() {
         needed.iter().all(|name| family.contains(name)),
         "libgpushim.so needs {needed:?}"
     );
-    // And it is found by its own name if a process is told to load it twice.
+    // A process with two requests to load the library finds it by its own name.
     assert!(text.contains("soname: [libgpushim.so]"), "{text}");
 
     // Children without any of the program's library paths.
@@ -307,7 +307,8 @@ fn exported(how: &str) -> (Outcome, bool) {
     (shim, worked)
 }
 
-/// The driver refuses the attribute for memory in pages: its context has it then, and the program sees no difference.
+/// Sets the attribute on the context if the driver refuses it for memory in pages. The program sees
+/// no difference.
 #[test]
 fn copies_of_memory_in_pages_can_be_made_to_synchronise() {
     for policy in ["auto", "blocks", "vmm"] {

@@ -1,8 +1,9 @@
-//! What the fault sweep (`scripts/faults`) found, a test each: the driver fails in calls of the shim's own.
+//! Failures that the fault sweep (`scripts/faults`) found, a test each. The driver fails in the
+//! shim's own calls.
 
 use crate::support::{Run, program};
 
-/// A free on a stream about which a question fails: first `fault`, which is over after one call or stays.
+/// A free on a stream for which a query fails, first with `fault`, for one call or all calls.
 fn freed(policy: &str, fault: &str, expected: &str) {
     let shim = Run::new(program("questions_fail"))
         .arg("free")

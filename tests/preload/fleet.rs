@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use crate::support::{Outcome, Run, place};
 
-/// A shell script with the command as `$gpushim` and a training as `$train CASE STEPS`; traces are `RANK.trace`.
+/// A shell script with the command as `$gpushim` and a training as `$train CASE STEPS`.
+///
+/// Traces are `RANK.trace`.
 fn script(text: &str) -> Outcome {
     let python = super::python::python().unwrap_or_else(|| "python3".into());
     let program = place().root.join("tests/programs/situations.py");

@@ -1,10 +1,10 @@
-//! Memory that the cache holds is given back before any call reports out-of-memory.
+//! Cached memory is freed before any call reports out-of-memory.
 
 use gpushim_trace::Kind;
 
 use crate::support::{Run, program};
 
-/// A request in this way, with most of the memory in the cache, succeeds as it does natively.
+/// A request of this kind, with most of the memory in the cache, succeeds as it does natively.
 fn gives_back(way: &str) {
     let run = Run::new(program("giveback"))
         .arg(way)

@@ -22,7 +22,8 @@ fn every_kind_of_handle_finds_what_it_finds_natively() {
     ] {
         assert!(shim.stdout.contains(line), "{line}: {}", shim.stdout);
     }
-    // A handle and RTLD_DEFAULT lead to us, RTLD_NEXT past us; what we do not hook is the driver's.
+    // A handle, RTLD_DEFAULT and RTLD_NEXT all lead to the shim. Functions without a hook are the
+    // driver's.
     let found = |name: &str| shim.notes(name).concat().join(" ");
     assert_eq!(
         found("cuMemAlloc_v2"),
@@ -63,7 +64,8 @@ fn beside(name: &str, line: &str, seen_before: usize) {
 
 #[test]
 fn a_second_library_that_exports_dlsym() {
-    // Before us, it goes past us: dlvsym finds glibc's dlsym only, because ours has no version. The program works.
+    // Loaded before the shim, it bypasses the shim: its dlvsym finds only glibc's dlsym, because
+    // the shim's has no version. The program works.
     beside("lib_second_dlsym", "second dlsym used: 1\n", 0);
 }
 

@@ -1,10 +1,12 @@
-//! Memory in pages, shared with other processes by `cuIpcGetMemHandle`: what importers see, and what is left of it.
+//! Memory in pages, shared with other processes by `cuIpcGetMemHandle`: importers' results, and the
+//! remaining memory.
 
 use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program};
 
-/// Milliseconds in which an error must have come: an importer waits for ten seconds for an exporter that is stopped.
+/// Milliseconds within which an error must be returned. An importer waits ten seconds for a stopped
+/// exporter.
 const SOON: u64 = 5000;
 
 fn asking(how: &str) -> Run {
@@ -22,7 +24,8 @@ fn four_importers_open_and_close_a_thousand_handles() {
     let shim = asking("many").shim();
     assert_eq!((shim.code, shim.note("handles")), (0, 1000));
     assert_eq!((shim.note("wrong"), shim.note("failed")), (0, 0));
-    // Whole pages: all that the block is on, and nothing further away than a piece of memory is large.
+    // Whole pages: all that the block is on, and nothing further away than a piece of memory is
+    // large.
     assert_eq!(shim.signed_note("least"), 0);
     assert!(shim.note("most") <= 2 * (14 << 20), "{}", shim.note("most"));
     let left = importers(&shim);

@@ -1,5 +1,7 @@
-//! Whatever kills the process, its trace says what was live: compared with a truth that the program kept
-//! elsewhere. `GPUSHIM_TEST_LONG=1`: a thousand kills.
+//! After any kill of the process its trace has the live blocks. The program keeps a record of the
+//! truth.
+//!
+//! `GPUSHIM_TEST_LONG=1`: a thousand kills.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +15,12 @@ const SLOTS: usize = 256;
 /// Words of one thread's truth: sums, then four for each slot.
 const WORDS: usize = 8 + 4 * SLOTS;
 
-/// What the program knew when it died.
+/// Facts that the program recorded before its end.
 #[derive(Default)]
 struct Truth {
     /// Live for certain: address and bytes.
     live: BTreeMap<u64, u64>,
-    /// Being freed.
+    /// Blocks being freed: address and bytes.
     leaving: BTreeMap<u64, u64>,
     /// Bytes being allocated; their addresses are not known.
     coming: Vec<u64>,
@@ -101,7 +103,8 @@ fn agrees(outcome: &Outcome) -> u64 {
 
     let sums = trace.totals().expect("sums").layer(Layer::Device);
     let (busy, most) = (THREADS as u64, THREADS as u64 * 3_000_000);
-    // A call may have been counted that has not returned, and one that has, not by the program.
+    // A call may be counted before it has returned. The program may not yet have counted a returned
+    // call.
     assert!(
         sums.allocations.abs_diff(truth.allocations) <= busy,
         "{sums:?} {}",
@@ -201,8 +204,10 @@ fn an_ordinary_end() {
     assert_eq!(agrees_after("last"), 0);
 }
 
-/// The disk takes no more of the spool: by a limit on the size of files, or because too little would be left. It
-/// is said once, and all else goes on.
+/// A full disk takes no more of the spool: by a limit on the size of files, or because too little
+/// would be left.
+///
+/// This is reported once, and the program runs on.
 #[test]
 fn a_full_disk() {
     for (name, value) in [("LIMIT", "4096"), ("GPUSHIM_SPOOL_FLOOR", "1000000T")] {

@@ -1,4 +1,5 @@
-//! What libgpushim.so asks of a process: it is loaded into each one, also where CUDA is never used.
+//! Demands of libgpushim.so on a process. It is loaded into each one, also where CUDA is never
+//! used.
 
 use std::path::Path;
 use std::process::Command;

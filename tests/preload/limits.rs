@@ -1,4 +1,4 @@
-//! How much memory there is, as the program is told.
+//! Amount of memory that the program sees.
 
 use gpushim_trace::Kind;
 
@@ -12,7 +12,7 @@ fn cached_memory_counts_as_free() {
         // The driver takes whole pages for these.
         run.arg("1200000").both();
     }
-    // Freed memory must be free again, whatever the pool's blocks lie in.
+    // Freed memory must be free again, with any memory below the pool's blocks.
     for policy in ["blocks", "vmm"] {
         let shim = Run::new(program("mem_info"))
             .env("GPUSHIM_POLICY", policy)

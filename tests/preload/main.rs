@@ -1,8 +1,11 @@
 //! End to end: real processes under `LD_PRELOAD=libgpushim.so` on the stand-in driver and runtimes.
 //!
-//! Each test starts C programs of `tests/programs`. Unless it says otherwise, a run under the shim must give the same
-//! output and exit code as a run without, write nothing to standard error, and leave the stand-in driver's race
-//! detector without findings.
+//! Each test starts C programs of `tests/programs`. Unless a test says otherwise, three conditions
+//! hold for a run under the shim:
+//!
+//! - It has the output and exit code of a run without.
+//! - It writes nothing to standard error.
+//! - The stand-in driver's race detector has no findings.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! Pools and their blocks behave as the driver's own: each program says what it sees, and under the shim that is the same.
+//! Pools and their blocks behave as the driver's own. Each program prints its results, and they are
+//! the same under the shim.
 
 use gpushim_trace::{Class, Event, Kind, flags};
 
@@ -23,7 +24,7 @@ fn alike(run: &Run) -> Vec<Outcome> {
     POLICIES.into_iter().map(under).collect()
 }
 
-/// As [`alike`], and the output has these lines: that it was the same does not say that it was right.
+/// Checks [`alike`], and that the output has these lines: equal output alone may be wrong.
 fn alike_with(run: &Run, lines: &[&str]) {
     for outcome in alike(run) {
         for line in lines {
@@ -71,7 +72,7 @@ fn a_pool_keeps_to_its_bound() {
     );
 }
 
-/// Of the default pool, and of a pool of the program's.
+/// Tests the default pool, and a pool of the program.
 fn attributes(part: &str, lines: &[&str]) {
     for pool in ["default", "own"] {
         alike_with(&asking("pools_attributes", &[part, pool]), lines);
@@ -239,7 +240,8 @@ fn in_a_capture() {
             let [before, under] = [&native, &outcome].map(|outcome| outcome.notes("call"));
             assert_eq!(under.len(), 20, "{}", outcome.stdout);
             for (before, under) in before.iter().zip(&under) {
-                // What the driver forbids may be possible without it, and then breaks no capture.
+                // A call that the driver forbids may be possible without the driver, and then
+                // breaks no capture.
                 let is_served = under[2..5] == ["0", "1", "0"];
                 assert!(
                     under == before || is_served,
@@ -333,8 +335,11 @@ fn a_child_of_fork_has_no_pools() {
     );
 }
 
-/// What comes and goes leaves nothing behind: of 6000 threads, streams or contexts at most 1 MiB of the process's
-/// memory more than natively (where the stand-in keeps some for contexts), and the last ones cost what the first ones did.
+/// Checks that short-lived threads, streams or contexts leave nothing behind.
+///
+/// For 6000 of them the process's memory grows at most 1 MiB more than natively. (The stand-in
+/// keeps some memory for contexts.) The last ones take no more than twice the time of the first
+/// ones.
 fn comes_and_goes(what: &str) {
     for policy in ["auto", "blocks"] {
         let run = Run::new(program("comings"))

@@ -1,5 +1,8 @@
-//! Ranges, marks and names of threads, by NVTX and by our own functions; beside a profiler, too. And what else the
-//! trace says of device memory: code that was loaded, what the driver counts, what pools held when memory ran out.
+//! Ranges, marks and names of threads, by NVTX and by gpushim's own functions, also beside a
+//! profiler.
+//!
+//! Other facts about device memory in the trace are tested here, too: loaded code, the driver's
+//! counts, and the memory held by pools when memory ran out.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -38,7 +41,7 @@ fn names(events: &[Value], kind: &str) -> Vec<String> {
     of(events, kind).iter().map(name).collect()
 }
 
-/// The node under which so many bytes were allocated; 0 for none.
+/// Node of the one allocation of this many bytes; 0 for none.
 fn node(events: &[Value], bytes: u64) -> u64 {
     let alloc = of(events, "alloc");
     let found: Vec<_> = alloc
@@ -236,7 +239,7 @@ fn profiler() -> PathBuf {
     library("lib_profiler", &[])
 }
 
-/// What the program and the profiler said, but for whose library NVTX loaded.
+/// Output of the program and the profiler, without the lines of the library that NVTX loaded.
 fn heard(outcome: &Outcome) -> String {
     let lines = outcome
         .stdout
@@ -251,7 +254,7 @@ fn a_profiler_gets_every_call_and_gives_the_answers() {
     assert_eq!(heard(&shim), heard(&native));
     assert_eq!(answers(&native, "injection"), ["another"]);
     assert_eq!(answers(&shim, "injection"), ["gpushim"]);
-    // What it does not take part in is seen all the same, and answered as natively.
+    // Calls that the profiler takes no part in are seen nevertheless, and answered as natively.
     assert_eq!(
         answers(&native, "push"),
         ["42", "41", "44", "-2", "44", "44"]
@@ -441,7 +444,8 @@ fn the_drivers_own_figures_are_sampled() {
             free
         };
         let free: Vec<_> = samples.iter().map(sums).collect();
-        // One at the start and one after the large allocation; another if the first fell among the small ones.
+        // One at the start and one after the large allocation. There is another if the first fell
+        // among the small ones.
         assert!((2..=3).contains(&free.len()), "{policy}: {free:?}");
         assert!(
             free.windows(2).all(|pair| pair[0] != pair[1]),

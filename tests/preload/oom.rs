@@ -1,4 +1,5 @@
-//! Why requests run out of memory, each cause made on purpose: it is named, and what would have fitted does fit.
+//! Causes of failed requests, each made on purpose: each is named, and the size that is said to fit
+//! does fit.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Memory of libraries, communicators, code, graphs and an extension: each has its row, and the rows add
-//! up to the driver's figure.
+//! Memory of libraries, communicators, code, graphs and an extension: each has its row, and the
+//! rows add up to the driver's figure.
 
 use std::ffi::OsStr;
 use std::fs;

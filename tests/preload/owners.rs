@@ -1,5 +1,5 @@
-//! Python programs whose objects keep device memory: the trace says by which name, in every version of
-//! CPython.
+//! Python programs whose objects keep device memory: the trace says by which name, in every version
+//! of CPython.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,8 @@ fn keepers(python: &Python, case: &str) -> Run {
     run(python, "keepers.py", &[case]).env("GPUSHIM_OWNERS", "auto")
 }
 
-/// The owner of each block, by address, of the first walk for an occasion: in which way, and the path.
+/// The owner of each block, by address, of the first walk for an occasion: kind of reference, and
+/// path.
 fn owners(path: &Path, occasion: Occasion) -> HashMap<u64, (String, String)> {
     let trace = Trace::open(path).expect("a trace");
     let mut found = HashMap::new();
@@ -35,7 +36,7 @@ fn owners(path: &Path, occasion: Occasion) -> HashMap<u64, (String, String)> {
     panic!("no walk for {occasion:?}");
 }
 
-/// Compares the owners that the program expects with those of the first walk for an occasion.
+/// Compares the owners that the program expects with the owners of the first walk for an occasion.
 fn check(python: &Python, outcome: &Outcome, occasion: Occasion) {
     let trace = outcome.trace();
     let found = owners(trace.path(), occasion);

@@ -1,5 +1,7 @@
-//! Python's functions in stacks: each as Python itself says it, in programs made at random and in programs that are
-//! unkind to those who look on, under every CPython from 3.8 to 3.14 that is here.
+//! Python's functions in stacks: each as Python itself reports it.
+//!
+//! The programs are random programs, and programs that are hostile to observers. They run under
+//! every installed CPython from 3.8 to 3.14.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ pub struct Python {
 /// The versions whose frames are read.
 const VERSIONS: std::ops::RangeInclusive<u8> = 8..=14;
 
-/// Those of the path, of the system and of pyenv, each program once. Says which versions are missing.
+/// Pythons of the path, of the system and of pyenv, each program once. Prints the missing versions.
 pub fn pythons() -> Vec<Python> {
     let names = VERSIONS.map(|minor| PathBuf::from(format!("python3.{minor}")));
     let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
@@ -47,7 +49,8 @@ pub fn pythons() -> Vec<Python> {
     found
 }
 
-/// What a program says that it is, if it is a CPython with a GIL whose frames are read.
+/// Asks a program for its version and path. `None` if it is not a CPython with a GIL whose frames
+/// are read.
 fn ask(name: PathBuf) -> Option<Python> {
     let question = "import os, sys, sysconfig; assert sys.implementation.name == 'cpython'; \
                     assert not sysconfig.get_config_var('Py_GIL_DISABLED'); \
@@ -82,7 +85,8 @@ pub fn run(python: &Python, program: &str, arguments: &[&str]) -> Run {
         .env("GPUSHIM_TRACE_SIZE", "32M")
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .limit(Duration::from_secs(300))
-        // Programs that fail, as some do at random, say so; what the shim says is looked for.
+        // Programs that fail, as some random ones do, print errors. The shim's own lines are
+        // checked elsewhere.
         .may_complain()
 }
 
@@ -120,7 +124,7 @@ fn recorded(path: &Path) -> HashMap<u64, Vec<String>> {
         .collect()
 }
 
-/// What a program said, and the trace of its process has, of each of its allocations.
+/// Stack of each allocation as the program printed it, and as the trace of its process has it.
 fn told_and_recorded(outcome: &Outcome) -> Vec<(u64, Vec<String>, Vec<String>)> {
     assert_eq!(outcome.code, 0, "{}\n{}", outcome.stdout, outcome.stderr);
     let ours = outcome
@@ -149,7 +153,7 @@ fn told_and_recorded(outcome: &Outcome) -> Vec<(u64, Vec<String>, Vec<String>)> 
         .collect()
 }
 
-/// How many random programs each Python runs: 1,500 and more are asked for before a release.
+/// Number of random programs for each Python. Before a release it is 1,500 or more.
 fn programs() -> u64 {
     let asked = std::env::var("GPUSHIM_TEST_PROGRAMS").ok();
     asked.and_then(|count| count.parse().ok()).unwrap_or(150)
@@ -186,7 +190,7 @@ fn stacks_that_come_again_are_told_apart() {
     }
 }
 
-/// Those of the cases below in which what is recorded must be what Python says, to the frame.
+/// Runs the cases in which the recorded stack must equal Python's own, to the frame.
 #[test]
 fn collector_threads_forks_and_signals_change_nothing() {
     for python in pythons() {
@@ -201,8 +205,10 @@ fn collector_threads_forks_and_signals_change_nothing() {
     }
 }
 
-/// Functions of a subinterpreter are told with those that called it. Up to 3.11 they are left out while the thread has
-/// released the GIL, which every second allocation does: then nothing says which interpreter it is in.
+/// Functions of a subinterpreter are shown with their callers.
+///
+/// Up to 3.11 they are left out while the thread has released the GIL, as every second allocation
+/// does. Nothing then identifies the interpreter.
 #[test]
 fn a_subinterpreter_has_its_own_functions_or_none() {
     for python in pythons() {
@@ -254,7 +260,8 @@ fn allocations_at_the_end_of_the_interpreter() {
     }
 }
 
-/// The functions stand in place of the interpreter's own frames, and the command tells them with their lines.
+/// The functions stand in place of the interpreter's own frames, and the command tells them with
+/// their lines.
 #[test]
 fn a_python_program_finds_its_functions() {
     for python in pythons() {

@@ -1,5 +1,6 @@
-//! `gpushim replay` against what the shim did: the same requests under the same policy hold the same memory at every
-//! moment.
+//! `gpushim replay` against the shim itself.
+//!
+//! The same requests under the same policy hold the same memory at every moment.
 
 use gpushim_alloc as alloc;
 use gpushim_command::ledger::Focus;
@@ -20,7 +21,8 @@ pub fn open(outcome: &Outcome) -> Box<dyn Recording> {
     recording::open(&path).expect("a sound trace")
 }
 
-/// Bytes held after each allocation, by the trace: what the pool got and gave back until then.
+/// Bytes held by the pool after each allocation, by the trace's events of reserved and released
+/// memory.
 pub fn recorded(outcome: &Outcome) -> Vec<u64> {
     let trace = open(outcome);
     let (mut held, mut curve) = (0, Vec::new());
@@ -35,7 +37,7 @@ pub fn recorded(outcome: &Outcome) -> Vec<u64> {
     curve
 }
 
-/// The same by a replay.
+/// Memory held after each allocation of a replay.
 fn replayed(outcome: &Outcome, policy: alloc::Policy, device: &ReplayDevice) -> Vec<u64> {
     let trace = open(outcome);
     let focus = Focus {
@@ -95,7 +97,7 @@ fn same_on(
     assert_eq!(was.len(), is.len());
 }
 
-/// What the program has the pool give back is in the trace, too.
+/// Memory that the pool frees on request of the program is in the trace, too.
 #[test]
 fn what_the_program_gives_back_is_given_back() {
     for (name, policy) in [

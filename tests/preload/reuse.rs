@@ -1,5 +1,6 @@
-//! A freed block is handed out again only after the work on it, in every mode and policy; the stand-in driver's race
-//! detector is the judge.
+//! A freed block is handed out again only after the work on it, in every mode and policy.
+//!
+//! The stand-in driver's race detector checks this.
 
 use gpushim_trace::{Class, Kind, flags};
 
@@ -15,7 +16,7 @@ fn churn(policy: &str, mode: &str) -> Run {
         .env("GPUSHIM_REUSE", mode)
 }
 
-/// How many allocations came with one of these flags.
+/// Number of allocations with one of these flags.
 fn sourced(outcome: &Outcome, which: u16) -> usize {
     outcome
         .trace()
@@ -161,7 +162,8 @@ fn a_cache_of_nothing_keeps_nothing() {
 
 #[test]
 fn peers_are_waited_for_too() {
-    // Only under the shim: natively the free does not wait for another device's work, and the stand-in says so.
+    // Only under the shim: natively the free does not wait for another device's work, and the
+    // stand-in reports it.
     for mode in MODES {
         for policy in POLICIES {
             for argument in ["enable", "disable"] {

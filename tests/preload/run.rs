@@ -1,4 +1,5 @@
-//! `gpushim run` on real processes: the library is found, stacks are recorded, and at the end stands what stood out.
+//! `gpushim run` on real processes: the library is found, stacks are recorded, and the findings are
+//! printed at the end.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -17,7 +18,7 @@ fn under(options: &[&str], case: &str, steps: u32) -> Run {
         .may_complain()
 }
 
-/// What `run` said, without what the program wrote to the same place.
+/// Output of `run`, without the program's output to the same stream.
 fn said(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.stderr.lines();
     lines
@@ -94,7 +95,8 @@ fn a_clean_program_is_left_in_peace() {
 
 #[test]
 fn ranks_write_a_trace_each_and_the_first_speaks() {
-    // Rank 0 speaks of those that it can see: the others have begun by then, also on a busy machine.
+    // Rank 0 reports the ranks that it can see. The others have begun before, also on a busy
+    // machine.
     let script = "for rank in 2 1; do RANK=$rank \"$@\" & done; sleep 1; RANK=0 \"$@\"; code=$?; wait; exit $code";
     let outcome = Run::new("sh")
         .args(["-c", script, "sh"])

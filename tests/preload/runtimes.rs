@@ -126,7 +126,8 @@ fn a_hit_makes_no_call_of_cudart() {
 
 #[test]
 fn memory_comes_from_the_device_that_was_set_last() {
-    // cudart 11 makes a device's context current at the next call only: a hit must not come before it.
+    // cudart 11 makes a device's context current at the next call only: a hit must not come before
+    // it.
     for version in ["11.0", "12", "13"] {
         for policy in ["blocks", "vmm", "off"] {
             let run = Run::new(linked("devices", version))
@@ -140,7 +141,7 @@ fn memory_comes_from_the_device_that_was_set_last() {
                 .map(|event| vec![event.device.to_string(), event.address.to_string()])
                 .collect();
             assert_eq!(seen, shim.notes("allocated"), "cudart {version}, {policy}");
-            // What goes is charged to the device that it came from.
+            // A free is charged to the device of its allocation.
             let mut live = HashMap::new();
             for event in &trace.events {
                 match event.kind {
@@ -206,7 +207,7 @@ fn a_program_with_a_cudart_of_its_own_inside() {
 fn a_program_that_allocates_in_a_hundred_places() {
     let (_, shim) = Run::new(linked("call_sites", "12")).both();
     assert_eq!(allocations(&shim), 300);
-    // Told once for each library, not at each call or place.
+    // Reported once for each library, not at each call or place.
     assert_eq!(shim.trace().facts("cudaMalloc").len(), 1);
     // The pool takes every block back itself: no cudart is looked up for that.
     assert_eq!(shim.trace().facts("cudaFree").len(), 0);

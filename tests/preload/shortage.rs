@@ -1,10 +1,11 @@
-//! Memory that is short: what comes back from captures and graphs, and what the limit allows.
+//! Shortage of memory: the memory of captures and graphs, and the memory that the limit allows.
 
 use std::time::Duration;
 
 use crate::support::{Outcome, Run, program};
 
-/// A program that is short of memory while a stream captures, with a pool of whole driver allocations.
+/// A program that is short of memory while a stream captures, with a pool of whole driver
+/// allocations.
 fn captures(what: &str) -> Run {
     Run::new(program("short_captures"))
         .arg(what)
@@ -90,7 +91,8 @@ fn what_was_freed_is_not_freed_once_more_for_what_is_there_now() {
 
 #[test]
 fn what_a_capture_records_takes_nothing_of_the_limit() {
-    // Ours keep a small allocation of the driver's while streams capture, with which they wait for work.
+    // The shim's pools keep a small driver allocation while streams capture, and wait for work with
+    // it.
     for (policy, free) in [("auto", 98), ("vmm", 98), ("off", 100)] {
         let shim = limited_streams("captured", policy);
         let told = format!("after the captures: {free} of 100 MiB are free\nplain: 0\n");

@@ -1,5 +1,7 @@
-//! What users live through, from the program to the findings of the command: faults are found with their size and the
-//! function responsible, and clean programs are left in peace.
+//! Situations of users, from the program to the findings of the command.
+//!
+//! Faults are found with their size and the responsible function. Programs without faults have no
+//! findings.
 
 use std::process::Command;
 
@@ -21,7 +23,8 @@ const CLEAN: [&str; 8] = [
     "restart",
 ];
 
-/// A training of so many steps; its functions have names where there is a Python that gives them.
+/// A training with this number of steps. Its functions have names if a Python that provides them is
+/// installed.
 fn run(case: &str, steps: u32) -> Run {
     Run::new(super::python::python().unwrap_or_else(|| "python3".into()))
         .arg(place().root.join("tests/programs/situations.py"))
@@ -30,7 +33,7 @@ fn run(case: &str, steps: u32) -> Run {
         .env("STANDIN_MEMORY", "512M")
 }
 
-/// What a subcommand finds in the only trace, with its exit code.
+/// Result of a subcommand for the only trace, with its exit code.
 fn ask(outcome: &Outcome, arguments: &[&str]) -> (Value, i32) {
     let files = outcome.files();
     let trace = files.iter().find(|name| name.ends_with(".trace"));
@@ -49,8 +52,9 @@ fn ask(outcome: &Outcome, arguments: &[&str]) -> (Value, i32) {
     )
 }
 
-/// The report of the only trace, and what its findings say is wrong with the run, and of what. Findings of what could
-/// be saved are left out: how much a cache holds is no part of a situation.
+/// The report of the only trace, and its findings of faults: each with its kind and subject.
+///
+/// Findings of possible savings are left out: the size of a cache is no part of a situation.
 fn report(outcome: &Outcome) -> (Value, Vec<(String, String)>) {
     let files = outcome.files();
     let trace = files.iter().find(|name| name.ends_with(".trace"));
@@ -71,7 +75,7 @@ fn report(outcome: &Outcome) -> (Value, Vec<(String, String)>) {
     (report, faults)
 }
 
-/// What `report` says first is this, and its sentence has these words.
+/// Checks that the first finding of `report` is this fault. Its sentence must have these words.
 fn says(outcome: &Outcome, fault: (&str, &str), words: &[&str]) {
     let (report, faults) = report(outcome);
     let (kind, of) = fault;
@@ -264,7 +268,7 @@ fn memory_that_falls_and_does_not_come_back() {
             case == "reset",
             "{case}: {text}"
         );
-        // What was loaded falls together with a step's activations.
+        // The loaded memory is freed together with a step's activations.
         match case {
             "reset" => assert!(near(&found["bytes"], planted), "{case}: {found:#}"),
             _ => assert!(

@@ -1,5 +1,6 @@
-//! The mode `full`, end to end: all events, compressed, beside the trace. `GPUSHIM_TEST_LONG=1` makes the paced run
-//! one of ten minutes.
+//! The mode `full`, end to end: all events, compressed, beside the trace.
+//!
+//! `GPUSHIM_TEST_LONG=1` makes the paced run one of ten minutes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn full() -> Run {
         .env("GPUSHIM_SPOOL_FLOOR", "0")
 }
 
-/// `paced` with so many allocations at this rate of events, and what it does then.
+/// Run of `paced` with this number of allocations, this rate of events, and this end.
 fn paced(allocations: u64, rate: u64, end: &[&str]) -> Run {
     let numbers = [allocations.to_string(), rate.to_string()];
     full().args(numbers).args(end)
@@ -60,7 +61,7 @@ fn spool_bytes(trace: &Path) -> u64 {
     segments(trace).iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// What the events of `paced` say.
+/// Counts of the events of `paced`.
 #[derive(Debug, Default)]
 struct Told {
     events: u64,
@@ -78,8 +79,9 @@ fn number_of(size: u64) -> u64 {
     (size - 1).wrapping_mul(inverse) & 0xfffff
 }
 
-/// Reads a trace of `paced` and holds it against what `paced` does, as far as events are there: no wrong record, each
-/// once, in order. Nothing may be missing if none is lost.
+/// Reads a trace of `paced` and compares its events with the actions of `paced`.
+///
+/// No record is wrong, and each is there once, in order. If no event is lost, none is missing.
 fn told(trace: &Trace) -> Told {
     let (mut told, mut last) = (Told::default(), 0);
     // Number and address of the newest allocations, by their place.
@@ -97,7 +99,7 @@ fn told(trace: &Trace) -> Told {
             Kind::Alloc => {
                 told.allocations += 1;
                 assert!((1..=1 << 20).contains(&event.size), "{event:?}");
-                // The numbers begin at 0 and go on, but for what is missing.
+                // The numbers begin at 0 and are consecutive, except for missing events.
                 let number = number_of(event.size);
                 missing += number.wrapping_sub(next) & 0xfffff;
                 next = number + 1;
@@ -132,7 +134,8 @@ fn open(path: &Path) -> Trace {
 
 #[test]
 fn every_event_is_kept_of_many_more_than_the_ring_holds() {
-    // A machine with better things to do may let the ring be lapped once: then the larger ring has to do.
+    // A machine with better things to do may let the ring be lapped once: then the larger ring has
+    // to do.
     for size in ["4M", "4M", "16M"] {
         let allocations = 150_000;
         let run = paced(allocations, 100_000, &["end"]).env("GPUSHIM_TRACE_SIZE", size);
@@ -162,7 +165,7 @@ fn every_event_is_kept_of_many_more_than_the_ring_holds() {
             .output()
             .expect("gpushim events");
         let lines = listed.stdout.split(|byte| *byte == b'\n').count() as u64;
-        // The heading, and what follows the last line.
+        // The heading, and the text after the last line.
         assert_eq!(lines, 2 * allocations + 2);
         assert_eq!(String::from_utf8_lossy(&listed.stderr), "");
         return;
@@ -209,7 +212,7 @@ fn after_missed_events_the_timeline_ends_at_the_truth() {
         };
         let kept = 5 << 20;
         assert_eq!(last(Series::Requested), (kept, kept + 1), "{mode}");
-        // Blocks are no smaller than what was asked for.
+        // Blocks are no smaller than their requests.
         let (least, most) = last(Series::Allocated);
         assert!(least >= kept && most > least && most < 2 * kept, "{mode}");
         let held = outcome.note("held");

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::support::{Outcome, Run, library, program_with};
 
-/// Functions without frame pointers and without tail calls, as in programs of distributions, but called.
+/// Functions without frame pointers and without tail calls, as in programs of distributions, but
+/// called.
 const FLAGS: [&str; 4] = [
     "-O2",
     "-fomit-frame-pointer",
@@ -57,7 +58,7 @@ pub fn stacks(outcome: &Outcome) -> Vec<(u64, Vec<String>)> {
     allocations.map(of).collect()
 }
 
-/// The functions of the allocation of so many bytes, as far as they are among these.
+/// Known functions in the stack of the one allocation of this many bytes.
 fn of<'a>(stacks: &'a [(u64, Vec<String>)], bytes: u64, known: &[&str]) -> Vec<&'a str> {
     let found: Vec<_> = stacks.iter().filter(|(size, _)| *size == bytes).collect();
     assert_eq!(found.len(), 1, "allocations of {bytes} bytes");
@@ -92,7 +93,7 @@ fn each_allocation_has_its_functions() {
     for (bytes, functions) in expected {
         // The compiler may put `plain` into `main`; both are named then.
         assert_eq!(of(&stacks, bytes, &KNOWN), functions, "{stacks:?}");
-        // Nothing of ours is in between.
+        // No function of the shim is in between.
         let (_, all) = stacks
             .iter()
             .find(|(size, _)| *size == bytes)
@@ -158,8 +159,8 @@ fn code_at_the_same_addresses_is_told_apart() {
     }
 }
 
-/// Another user may put anything at the path of a perf map: a pipe must not hold up the process, and a link
-/// must not be followed.
+/// Another user may put anything at the path of a perf map: a pipe must not hold up the process,
+/// and a link must not be followed.
 #[test]
 fn a_perf_map_is_read_only_if_it_is_the_users_own_file() {
     for (what, is_named) in [("file", true), ("link", false), ("pipe", false)] {

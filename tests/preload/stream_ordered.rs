@@ -1,4 +1,6 @@
-//! Stream-ordered memory at random: no byte is lost and nothing races, whatever streams, events, graphs and pools do.
+//! Stream-ordered memory at random: no byte is lost and nothing races, with any use of streams,
+//! events, graphs and pools.
+//!
 //! `GPUSHIM_TEST_LONG=1` makes it the long form: ten million operations (`scripts/test long`).
 
 use std::process::Command;
@@ -9,7 +11,8 @@ use serde_json::Value;
 
 use crate::support::{Outcome, Run, library, program};
 
-/// Operations of each of four threads, and room in the trace for every event. There are eight forms.
+/// Operations of each of four threads, and room in the trace for every event. There are eight
+/// forms.
 fn size() -> (&'static str, &'static str) {
     if std::env::var_os("GPUSHIM_TEST_LONG").is_some() {
         ("312500", "256M")
@@ -50,7 +53,7 @@ fn check(outcome: &Outcome, what: &str) {
     }
 }
 
-/// Four threads on two devices of so much memory, natively and under the shim.
+/// Four threads on two devices with this memory, natively and under the shim.
 fn storm(policy: &str, reuse: &str, memory: &str, seed: &str) {
     let (operations, room) = size();
     let (native, shim) = random(seed, operations)
@@ -62,8 +65,8 @@ fn storm(policy: &str, reuse: &str, memory: &str, seed: &str) {
     let what = format!("{policy} {reuse} {memory}");
     check(&native, "native");
     check(&shim, &what);
-    // In a small memory there are failures, or nothing had to be trimmed or moved; in a large one there are none, but
-    // for allocations beyond a pool's own bound, which fail before a launch does.
+    // A small memory must have failures: otherwise nothing had to be trimmed or moved. A large one
+    // has none, except for allocations beyond a pool's own bound, which fail before a launch does.
     let is_tight = memory != "8G";
     let failures = shim.note("out-of-memory");
     assert_eq!(
@@ -205,7 +208,8 @@ fn memory_in_pieces_makes_a_large_block() {
             if how == "synchronized" {
                 assert_eq!((before, moved), (20, 20), "{what}");
             }
-            // Natively memory is taken back only when the host has waited; pages of our own pool move at once.
+            // Natively memory is moved only when the host has waited. Pages of the shim's own pool
+            // move at once.
             let trace = shim.trace();
             let is_ours = |flags: u16| flags & flags::FORWARDED == 0;
             let served = trace
@@ -219,7 +223,7 @@ fn memory_in_pieces_makes_a_large_block() {
     }
 }
 
-/// What `gpushim events` lists of a kind, as JSON.
+/// Events of a kind as `gpushim events` lists them in JSON.
 fn listed(outcome: &Outcome, kind: &str) -> Vec<Value> {
     let trace = outcome.files().concat();
     let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
@@ -240,7 +244,8 @@ fn the_trace_names_the_stream_of_each_block() {
             .arg("trace")
             .env("GPUSHIM_POLICY", policy)
             .both();
-        // What the program says: the stream and the bytes of each allocation, and the stream of its free.
+        // The program's report: the stream and the bytes of each allocation, and the stream of its
+        // free.
         let said: Vec<Vec<u64>> = shim
             .notes("block")
             .iter()
@@ -276,7 +281,9 @@ fn the_trace_names_the_stream_of_each_block() {
     }
 }
 
-/// Threads that crowd at a pool get caches of their own; every block comes back all the same, and no two have one at a time.
+/// Threads that contend for a pool get caches of their own.
+///
+/// Every block is freed nevertheless, and no two threads have one block at a time.
 #[test]
 fn threads_that_crowd_lose_nothing() {
     const PAIRS: usize = 40_000;

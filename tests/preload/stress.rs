@@ -1,5 +1,5 @@
-//! Many threads at random. `GPUSHIM_TEST_LONG=1` makes it the long form: 8 threads, a million operations each
-//! (`scripts/test long`, best in release mode).
+//! Many threads at random. `GPUSHIM_TEST_LONG=1` makes it the long form: 8 threads, a million
+//! operations each (`scripts/test long`, best in release mode).
 
 use std::time::Duration;
 
@@ -102,8 +102,10 @@ fn threads_at_random_when_strict() {
     storm("blocks", "strict", "5");
 }
 
-/// A thread of real-time priority that waited by spinning for a lock of a normal thread on its processor would keep it until
-/// the kernel steps in after about a second: a pair took 1,004 ms then, and some 5 ms natively and here.
+/// A real-time thread does not spin for a lock of a normal thread on its processor.
+///
+/// If it did, it would keep the processor until the kernel intervenes after about a second. A pair
+/// took 1,004 ms then, and takes some 5 ms natively and here.
 #[test]
 fn a_real_time_thread_lets_the_thread_run_that_it_waits_for() {
     for policy in ["auto", "blocks", "vmm"] {

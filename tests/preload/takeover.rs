@@ -1,4 +1,4 @@
-//! Takeover: what a process finds in its environment, and what its trace says of it.
+//! Takeover: the environment of a process, and the facts in its trace.
 
 use gpushim_config::takeover::{Framework, limits_of};
 
@@ -15,7 +15,7 @@ fn run(takeover: &str) -> Run {
     Run::new(program("environment")).env("GPUSHIM_TAKEOVER", takeover)
 }
 
-/// The variables under takeover of some frameworks, with what the user has set.
+/// The variables under takeover of some frameworks, with the user's own settings.
 fn found(takeover: &str, set: &[(&str, &str)]) -> Outcome {
     let run = set
         .iter()
@@ -25,7 +25,7 @@ fn found(takeover: &str, set: &[(&str, &str)]) -> Outcome {
     outcome
 }
 
-/// As [`found`], with the one fact about a framework.
+/// Result of [`found`], with the one fact about a framework.
 fn decided(framework: &str, set: &[(&str, &str)]) -> (String, String) {
     let outcome = found(framework, set);
     let trace = outcome.trace();
@@ -67,7 +67,7 @@ fn nothing_changes_unless_it_is_asked_for() {
         assert!(!facts(&shim).contains("takeover."));
     }
     assert!(!facts(&shim).contains("takeover."));
-    // A mistake is told of, and takes nothing over.
+    // A mistake is reported, and takes nothing over.
     let wrong = plain
         .env("GPUSHIM_TAKEOVER", "pytorch")
         .may_complain()
@@ -191,14 +191,15 @@ fn children_have_the_same_values() {
             ("PYTORCH_CUDA_ALLOC_CONF says ", " already")
         };
         assert!(fact.starts_with(start) && fact.ends_with(end), "{fact}");
-        // It is on that backend, whoever put it there.
+        // The framework is on that backend, whether this process or its parent set it.
         assert_eq!(trace.facts("takeover.torch.limits").len(), 1);
     }
 }
 
 #[test]
 fn programs_of_every_kind_hand_it_on() {
-    // A shell, a program that clears nothing, Python with a child: their output is their children's environment.
+    // A shell, a program that clears nothing, Python with a child: their output is their children's
+    // environment.
     let script = "import os, subprocess, sys\n\
                   print(os.environ.get('PYTORCH_ALLOC_CONF'))\n\
                   sys.stdout.flush()\n\

@@ -1,4 +1,4 @@
-//! Tensors that PyTorch announces, on libraries that play PyTorch's.
+//! Tensors announced by PyTorch, on libraries that imitate PyTorch's.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -54,7 +54,7 @@ fn tensors_are_seen_and_passed_on_with_the_same_arguments() {
         (3, 0, 5 << 40, 904, 6000),
     ];
     assert_eq!(view(Kind::TensorOutOfMemory), [failed, failed].concat());
-    // This library has no function that says which stream is current.
+    // This library has no function that returns the current stream.
     assert!(trace.events.iter().all(|event| event.stream == 0));
 }
 
@@ -73,7 +73,8 @@ fn a_function_of_pytorch_is_left_as_by_an_exception() {
     assert_eq!(trace.class(Kind::TensorOutOfMemory, Class::Tensor).len(), 2);
 }
 
-/// A program whose tensors are of three streams and two threads, on a library with these more arguments to gcc.
+/// A program with tensors of three streams and two threads, on a library built with these extra
+/// arguments to gcc.
 fn streams(more: &[&str]) -> Outcome {
     let arguments = [&["-l:libcudart.so.13"], more].concat();
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
@@ -81,7 +82,7 @@ fn streams(more: &[&str]) -> Outcome {
     Run::new(program("torch_streams")).arg(torch).both().1
 }
 
-/// How many tensors were made for each stream, by its handle; `None`: it is not known.
+/// Number of tensors made for each stream, by its handle. `None` if the stream is not known.
 fn made(outcome: &Outcome) -> HashMap<Option<u64>, u64> {
     let trace = open(outcome);
     let mut made = HashMap::new();
@@ -132,7 +133,7 @@ fn tensors_of_a_library_without_streams_are_of_none() {
     assert_eq!(made(&outcome), HashMap::from([(None, all)]));
 }
 
-/// What the allocator held after each tensor was made: as it said, and by a replay.
+/// Memory held by the allocator after each tensor was made: as it reported, and by a replay.
 fn held(outcome: &Outcome) -> [Vec<u64>; 2] {
     let trace = open(outcome);
     let tensors = trace
@@ -164,7 +165,7 @@ fn a_replay_holds_what_the_allocator_held_for_each_stream() {
     let [said, replayed] = held(&streams(&[]));
     assert!(said.len() > 300, "{}", said.len());
     assert_eq!(said, replayed);
-    // Without the streams a tensor gets what another stream has freed.
+    // Without the streams a tensor gets memory that another stream has freed.
     let [said, replayed] = held(&streams(&["-DWITHOUT_STREAMS"]));
     assert!(replayed.last() < said.last(), "{replayed:?}");
 }

@@ -1,4 +1,5 @@
-//! The files of a trace under programs that close, truncate, move and delete what is theirs and what is not.
+//! The files of a trace under programs that close, truncate, move and delete files, their own and
+//! others.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +9,8 @@ use gpushim_trace::Trace;
 
 use crate::support::{Outcome, Run, program};
 
-/// `trace_files`, which does this, and then so many allocations after so many milliseconds.
+/// Run of `trace_files`, which does `what`, and allocates this number of times after `ms`
+/// milliseconds.
 fn run(what: &str, allocations: u64, ms: u64) -> Run {
     Run::new(program("trace_files"))
         .args([what, &allocations.to_string(), &ms.to_string()])
@@ -86,7 +88,7 @@ fn a_file_that_is_moved_or_deleted_is_written_no_more_and_no_other_in_its_place(
             assert_eq!(with_spool.files(), [] as [&str; 0]);
             continue;
         }
-        // What came to lie at the names is empty, and the trace goes on where it was moved to.
+        // The new files at the names are empty, and the trace continues in the moved file.
         for end in [".trace", ".trace.spool"] {
             let meta = fs::metadata(file(&with_spool, end)).expect("the file in its place");
             assert_eq!(meta.len(), 0, "{end}");
@@ -99,7 +101,7 @@ fn a_file_that_is_moved_or_deleted_is_written_no_more_and_no_other_in_its_place(
 
 #[test]
 fn faults_of_the_programs_own_are_as_natively() {
-    // A handler that was there before the trace, a fault without one, and a signal that was sent.
+    // A handler from before the trace, a fault without a handler, and a signal from a call.
     for what in ["own", "fault", "raise"] {
         let (native, _) = run(what, 100, 0).both();
         assert_eq!(native.code == 0, what == "own", "{what}: {}", native.code);
@@ -125,7 +127,7 @@ fn a_short_process_leaves_a_small_file_that_is_private() {
 fn short_processes_take_a_mebibyte_each_at_most() {
     let mut taken = 0;
     for _ in 0..120 {
-        // Of the size that a trace has if none is asked for.
+        // A trace of the default size.
         let outcome = Run::new(program("once"))
             .env("GPUSHIM_TRACE_SIZE", "")
             .may_complain()
@@ -137,7 +139,7 @@ fn short_processes_take_a_mebibyte_each_at_most() {
     assert!(taken <= 120 << 20, "{taken} bytes");
 }
 
-/// Runs a program with so many KiB of addresses.
+/// Runs a program with a limit of address space in KiB.
 fn with_addresses(kib: u64) -> Run {
     Run::new("/bin/sh")
         .args(["-c", "ulimit -v \"$0\" && exec \"$@\"", &kib.to_string()])

@@ -1,4 +1,4 @@
-//! What is wrong with the surroundings is said in one line, and the program runs on.
+//! Problems of the environment are reported in one line, and the program runs on.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use gpushim_trace::{Layer, Trace};
 
 use crate::support::{Outcome, Run, program};
 
-/// What the program itself says and returns.
+/// Checks the program's own output and exit code.
 fn is_itself(outcome: &Outcome) {
     assert_eq!(
         (&outcome.stdout[..], outcome.code),
@@ -17,7 +17,7 @@ fn is_itself(outcome: &Outcome) {
     );
 }
 
-/// The lines on standard error that are ours; the program's own is there too.
+/// The shim's lines on standard error. Checks the program's own output, too.
 fn ours(outcome: &Outcome) -> Vec<String> {
     is_itself(outcome);
     assert_eq!(
@@ -70,7 +70,7 @@ fn a_bad_variable_is_named_with_its_value_and_what_it_accepts() {
             assert!(lines[0].contains(part), "{part} is not in {lines:?}");
         }
     }
-    // Each its own line, and one only, whatever the number of threads and calls.
+    // Each has one line of its own, for any number of threads and calls.
     let both = ours(
         &once()
             .env("GPUSHIM_POLICY", "fancy")
@@ -153,7 +153,8 @@ fn a_full_disk() {
     let _ = fs::write(folder.path().join("again"), vec![1; 8 << 20]);
     let none = run("16M");
     let _ = Command::new("umount").arg(folder.path()).output();
-    // A disk that fills up: the newest events in what there is, the others counted, and one line.
+    // A disk that becomes full: the newest events in the available space, the others counted, and
+    // one line.
     assert_eq!((&full.told()[..], full.code), ("done\n", 0));
     let lines = full.complaints();
     assert_eq!(lines.len(), 1, "{lines:?}");

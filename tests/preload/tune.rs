@@ -1,4 +1,5 @@
-//! `gpushim tune` against what the shim does: a run with the settings that are advised holds what was predicted.
+//! `gpushim tune` against the shim itself: a run with the advised settings holds the predicted
+//! memory.
 
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ fn recorded(outcome: &Outcome) -> Recorded {
     Recorded::of(&*trace, Focus::of(&*trace, None), None)
 }
 
-/// Records under one policy, runs again as advised; what was set then, and by which part the peak was predicted wrong.
+/// Records under one policy, and runs again with the advised settings.
+///
+/// Returns the settings, and the relative error of the predicted peak.
 fn predicted(family: &str, policy: &str, within: f64) -> (String, f64) {
     let run = Run::new(program("requests")).args([family, "40"]);
     let first = recorded(&run.clone().env("GPUSHIM_POLICY", policy).shim());

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::support::{Outcome, Run, library, program};
 
-/// Two runs at the same time, on a device of which they share so much memory.
+/// Two runs at the same time, on a device with this memory, which they share.
 fn together(memory: &str, run: impl Fn(&Path, &str) -> Run + Sync, native: bool) -> [Outcome; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let (turns, shared) = (folder.path().join("turns"), folder.path().join("shared"));
@@ -26,7 +26,8 @@ fn refused(outcomes: &[Outcome; 2]) -> u64 {
     outcomes.iter().map(|outcome| outcome.note("refused")).sum()
 }
 
-/// What one process caches is another's when that one needs it; natively only what `cuMemFree` gave back.
+/// A process that needs memory gets the cached memory of another one. Natively it gets only memory
+/// freed by `cuMemFree`.
 #[test]
 fn what_one_process_caches_another_can_have() {
     for policy in ["vmm", "blocks"] {
@@ -70,7 +71,7 @@ fn a_process_that_gives_memory_slowly_is_waited_for() {
     assert_eq!(refused(&together("64M", run, false)), 0);
 }
 
-/// Code that is loaded takes memory of the device, nobody knows how much.
+/// Loaded code takes an unknown amount of device memory.
 #[test]
 fn code_finds_the_memory_that_another_process_caches() {
     let run = |turns: &Path, which: &str| {

@@ -1,4 +1,5 @@
-//! C programs and libraries of `tests/programs`, built once and kept by what they are made of.
+//! C programs and libraries of `tests/programs`, built once and kept under names made from their
+//! inputs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +24,7 @@ pub fn program(name: &str) -> PathBuf {
     program_with(name, &[])
 }
 
-/// As [`program`], with more arguments to gcc.
+/// Builds a program as [`program`] does, with more arguments to gcc.
 pub fn program_with(name: &str, more: &[&OsStr]) -> PathBuf {
     // Hidden, so that the variables named like the driver's functions stay the program's own.
     let flags = ["-fvisibility=hidden", "-pthread", "-ldl"].map(OsStr::new);

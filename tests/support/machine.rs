@@ -6,16 +6,16 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which machine, as the variable names it.
+/// Variable that names the machine.
 const VARIABLE: &str = "GPUSHIM_TEST_MACHINE";
 const ARM: &str = "aarch64-unknown-linux-gnu";
-/// Where Debian's cross compiler has the libraries of that machine.
+/// Folder of that machine's libraries in Debian's cross compiler.
 const ARM_ROOT: &str = "/usr/aarch64-linux-gnu";
 
 /// A machine that programs are built for and run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// This one.
+    /// The machine that runs the tests.
     Own,
     /// 64-bit Arm, by Debian's cross compiler and qemu-user.
     Arm,
@@ -36,7 +36,7 @@ impl Machine {
         (self == Machine::Arm).then_some(ARM)
     }
 
-    /// What cargo is told to build for it, with a space before.
+    /// Option of cargo that builds for the machine, with a space before.
     pub fn cargo_option(self) -> String {
         self.target()
             .map(|target| format!(" --target {target}"))
@@ -52,7 +52,7 @@ impl Machine {
         }
     }
 
-    /// The C compiler.
+    /// Name of the C compiler's program.
     pub fn gcc(self) -> &'static str {
         match self {
             Machine::Own => "gcc",
@@ -60,8 +60,9 @@ impl Machine {
         }
     }
 
-    /// A command for a program, with these variables of the dynamic linker's and no others: an emulator is not to have
-    /// them.
+    /// A command for a program, with these variables of the dynamic linker and no others.
+    ///
+    /// An emulator itself must not get them.
     pub fn command(self, program: &Path, variables: &[(&str, OsString)]) -> Command {
         let mut command = match self {
             Machine::Own => Command::new(program),

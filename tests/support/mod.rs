@@ -1,4 +1,5 @@
-//! What the end-to-end tests share: where the built libraries are, C programs, runs, and what a run leaves.
+//! Code that the end-to-end tests share: paths of the built libraries, C programs, runs, and their
+//! results.
 
 mod build;
 mod files;

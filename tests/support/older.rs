@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::place;
 
-/// A folder with a `libcuda.so.1` that does not export these functions.
+/// Makes a folder with a `libcuda.so.1` that does not export these functions.
 ///
-/// A copy in whose table of names the first letter is another: the hash by which the dynamic linker finds a symbol
-/// no longer fits, so that neither name is found.
+/// The library is a copy whose table of names has another first letter in each of these names. The
+/// hash used by the dynamic linker no longer fits. Neither the old nor the new name is found.
 ///
 /// # Panics
 /// If the stand-in never had them.

@@ -1,4 +1,4 @@
-//! Where the shim, the stand-ins and the things built from C are.
+//! Paths of the shim, the stand-ins and the libraries and programs built from C.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,18 @@ use super::machine::Machine;
 
 /// The places, all absolute.
 pub struct Place {
-    /// The repository's root.
+    /// Root folder of the repository.
     pub root: PathBuf,
-    /// How programs are built and run.
+    /// Machine that programs are built for and run on.
     pub machine: Machine,
     /// cargo's folder of this profile and machine, where the built libraries are.
     pub built: PathBuf,
-    /// `libgpushim.so`.
+    /// Path of `libgpushim.so`.
     pub shim: PathBuf,
-    /// A folder with the stand-ins under the names that programs load: `libcuda.so.1`, `libcudart.so.12`, `.13`.
+    /// Folder with the stand-ins under the names that programs load: `libcuda.so.1`,
+    /// `libcudart.so.12`, `.13`.
     pub libraries: PathBuf,
-    /// Where C programs are built.
+    /// Folder in which C programs are built.
     pub programs: PathBuf,
 }
 

@@ -25,23 +25,21 @@ pub struct Run {
     complaints: bool,
 }
 
-/// What a run left.
+/// Results of one finished run.
 pub struct Outcome {
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
     /// Exit code; minus the signal's number if it was killed.
     pub code: i32,
-    /// From start to end.
+    /// Time between start and end.
     pub wall: Duration,
-    /// What the stand-in driver reported: races and worse.
+    /// Findings of the stand-in driver, such as races.
     pub findings: Vec<String>,
     folder: TempDir,
 }
 
 impl Run {
-    /// A run of this program.
+    /// Makes a run of this program.
     pub fn new(program: impl AsRef<Path>) -> Run {
         Run {
             program: program.as_ref().to_path_buf(),
@@ -56,13 +54,13 @@ impl Run {
         }
     }
 
-    /// An argument more.
+    /// Adds one argument for the program.
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Run {
         self.arguments.push(argument.as_ref().to_os_string());
         self
     }
 
-    /// Arguments more.
+    /// Adds arguments for the program.
     pub fn args<A: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = A>) -> Run {
         arguments.into_iter().fold(self, Run::arg)
     }
@@ -98,7 +96,10 @@ impl Run {
         self
     }
 
-    /// The program makes this mistake itself: findings that begin so do not fail the run. Empty: no finding does.
+    /// Allows a mistake of the program itself: findings that begin with this text do not fail the
+    /// run.
+    ///
+    /// If it is empty, no finding fails the run.
     pub fn may(mut self, mistake: &'static str) -> Run {
         self.mistakes.push(mistake);
         self
@@ -272,7 +273,7 @@ impl Outcome {
             .collect()
     }
 
-    /// The lines on standard error, less those of the stand-in driver, which are findings.
+    /// The lines on standard error, without the lines of the stand-in driver. These are findings.
     pub fn complaints(&self) -> Vec<&str> {
         self.stderr
             .lines()
@@ -280,7 +281,7 @@ impl Outcome {
             .collect()
     }
 
-    /// The notes for the test that begin with this word, less that word.
+    /// The notes for the test that begin with this word, without the word.
     pub fn notes(&self, word: &str) -> Vec<Vec<&str>> {
         let notes = self
             .stdout
@@ -301,7 +302,7 @@ impl Outcome {
         self.number(word)
     }
 
-    /// As [`Outcome::note`], of a number that may be below zero.
+    /// Number of a note as [`Outcome::note`] returns it; it may be below zero.
     ///
     /// # Panics
     /// If there is none.
@@ -319,7 +320,7 @@ impl Outcome {
         number.unwrap_or_else(|| panic!("no number after {word} in the notes of: {}", self.stdout))
     }
 
-    /// Its folder.
+    /// Folder in which the program ran.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

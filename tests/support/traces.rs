@@ -6,11 +6,11 @@ use gpushim_trace::{Class, Event, Kind, Trace};
 
 use super::run::Outcome;
 
-/// A trace, read.
+/// Contents of one trace file.
 pub struct Look {
-    /// Its events.
+    /// Readable events of the trace.
     pub events: Vec<Event>,
-    /// What it says of the process.
+    /// Facts of the process, as key and value.
     pub facts: Vec<(String, String)>,
     /// Events that are no longer in it.
     pub lost: u64,
@@ -42,8 +42,9 @@ impl Outcome {
         traces.remove(0)
     }
 
-    /// The traces of processes that ended while up to `threads` of their threads were recording. Each of these threads may
-    /// have been stopped in the middle of a record, which is then torn.
+    /// The traces of processes that ended while up to `threads` of their threads were recording.
+    ///
+    /// Each of these threads may have been stopped in the middle of a record, which is then torn.
     ///
     /// # Panics
     /// If one of them is damaged otherwise.
@@ -90,7 +91,7 @@ impl Look {
         }
     }
 
-    /// Where the file is.
+    /// Path of the file of this trace.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -106,7 +107,7 @@ impl Look {
             .unwrap_or_else(|_| panic!("no process number in {}", self.path.display()))
     }
 
-    /// The events of a kind.
+    /// Returns the events of a kind.
     pub fn of(&self, kind: Kind) -> Vec<Event> {
         self.events
             .iter()
@@ -129,7 +130,7 @@ impl Look {
         self.class(kind, class).len()
     }
 
-    /// The values of a fact.
+    /// Returns the values of a fact.
     pub fn facts(&self, key: &str) -> Vec<&str> {
         self.facts
             .iter()

@@ -1,17 +1,19 @@
 //! Stream captures, and the graphs that hold memory.
 //!
-//! A block that was handed out or freed while streams capture may be part of the graph that any of
-//! those captures ends in. Its free waits until each of them is *over*: it ended in nothing, or its
-//! graph, and every graph derived from that one, is destroyed. Blocks that wait for the same captures
-//! share a *set*.
+//! A block allocated or freed while streams capture may be part of the graph of any of these
+//! captures. Its free waits until each of them is *over*. A capture is over if it ended without a
+//! graph, or if its graph and every graph derived from it are destroyed. Blocks that wait for the
+//! same captures share a *set*.
 //!
-//! Where the driver would have carried out the free at once, the program no longer uses the block: the wait is
-//! dropped when memory runs short. Where the driver would have refused the allocation or the free, the program
-//! depends on the block: it is *kept*. Natively such an allocation would have invalidated certain captures, so
-//! the block is kept only until those end.
+//! If the driver would have carried out the free at once, the program no longer uses the block. The
+//! wait is dropped when memory runs short.
 //!
-//! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver goes on
-//! to refuse what it refuses.
+//! If the driver would have refused the allocation or the free, the program depends on the block:
+//! it is *kept*. Natively such an allocation would have invalidated certain captures, so the block
+//! is kept only until these are over.
+//!
+//! A capture that is *broken* ends in no graph, so nothing waits for it. It stays open: the driver
+//! continues to refuse the same calls.
 
 use crate::mutation::{Mutation, planted};
 use crate::slab::Id;
@@ -20,42 +22,42 @@ use rustc_hash::FxHashMap;
 /// A capture that is not over.
 #[derive(Default)]
 struct Capture {
-    /// Graphs that came of it, and one more while it is open.
+    /// Number of graphs that hold the capture, plus one while it is open.
     holders: usize,
-    /// The sets that it is in.
+    /// Numbers of the sets that include the capture.
     sets: Vec<u32>,
 }
 
 /// Blocks that wait for the same captures.
 struct Set {
-    /// Captures of it that are not over.
+    /// Number of its captures that are not over.
     captures: usize,
     blocks: Vec<Id>,
 }
 
-/// Which captures are open and which graphs hold what.
+/// State of all captures: the open ones, and the blocks that captures and graphs hold.
 #[derive(Default)]
 pub(crate) struct Captures {
     open: Vec<u64>,
-    /// The set of the captures that are open; 0: not needed yet.
+    /// Set of the open captures; 0 if none is needed yet.
     set: u32,
     last: u32,
     captures: FxHashMap<u64, Capture>,
     sets: FxHashMap<u32, Set>,
     graphs: FxHashMap<u64, Vec<u64>>,
-    /// Blocks, live or waiting, with the captures that they are kept for: they do not come back before
-    /// these are over.
+    /// Captures that each kept block, live or freed, is kept for. Such a block is not reused before
+    /// they are over.
     kept: FxHashMap<Id, Vec<u64>>,
 }
 
 impl Captures {
-    /// Whether any stream captures.
+    /// True if any stream captures.
     #[inline]
     pub fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The set that a block belongs to that is handed out now; 0: none.
+    /// Set for a block that is allocated now; 0 for none.
     #[inline]
     pub fn group(&mut self) -> u32 {
         match planted(Mutation::NoGroup) {
@@ -64,7 +66,7 @@ impl Captures {
         }
     }
 
-    /// The set of the captures that are open, or 0.
+    /// Set of the open captures, or 0.
     #[inline]
     fn current(&mut self) -> u32 {
         if self.open.is_empty() {
@@ -94,7 +96,7 @@ impl Captures {
         number
     }
 
-    /// A capture begins, under a number that no other has.
+    /// Opens a capture under a number that no other capture has.
     pub fn began(&mut self, capture: u64) {
         if !self.open.contains(&capture) {
             self.open.push(capture);
@@ -103,7 +105,8 @@ impl Captures {
         }
     }
 
-    /// A capture that is open cannot end in a graph any more. Returns the blocks that nothing holds any more.
+    /// Breaks an open capture: it cannot end in a graph any more. Returns the blocks that nothing
+    /// holds any more.
     pub fn broken(&mut self, capture: u64) -> Vec<Id> {
         if !self.open.contains(&capture) {
             return Vec::new();
@@ -112,7 +115,7 @@ impl Captures {
         self.release(capture)
     }
 
-    /// A capture ended, in a graph or in nothing. Returns the blocks that nothing holds any more.
+    /// Ends a capture, in a graph or in nothing. Returns the blocks that nothing holds any more.
     pub fn ended(&mut self, capture: u64, graph: Option<u64>) -> Vec<Id> {
         let Some(at) = self.open.iter().position(|open| *open == capture) else {
             return Vec::new();
@@ -135,7 +138,8 @@ impl Captures {
         }
     }
 
-    /// One holder fewer of a capture; the last one ends it.
+    /// Removes one holder of a capture. The capture is over with its last holder. Returns the
+    /// blocks of sets whose captures are all over.
     fn release(&mut self, capture: u64) -> Vec<Id> {
         let mut free = Vec::new();
         let Some(entry) = self.captures.get_mut(&capture) else {
@@ -158,7 +162,7 @@ impl Captures {
         free
     }
 
-    /// `to` was made from `from`, or updated with it: it holds what `from` holds.
+    /// Takes note that `to` was made from `from`, or updated with it: it holds what `from` holds.
     pub fn derived(&mut self, from: u64, to: u64) {
         if planted(Mutation::NoDerived) {
             return;
@@ -168,7 +172,7 @@ impl Captures {
         }
     }
 
-    /// A graph is gone. Returns the blocks that nothing holds any more.
+    /// Takes note that a graph was destroyed. Returns the blocks that nothing holds any more.
     pub fn destroyed(&mut self, graph: u64) -> Vec<Id> {
         let captures = self.graphs.remove(&graph).unwrap_or_default();
         captures
@@ -177,8 +181,8 @@ impl Captures {
             .collect()
     }
 
-    /// Puts a freed block into quarantine if the captures that are open, or those of the set that the
-    /// block was handed out under, may still use it.
+    /// Puts a freed block into quarantine if an open capture may still use it, or a capture of the
+    /// set that it was allocated under. Returns true if it did.
     #[inline(always)]
     pub fn quarantine(&mut self, block: Id, set: u32) -> bool {
         let is_free = self.open.is_empty() && set == 0 && self.kept.is_empty();
@@ -195,8 +199,8 @@ impl Captures {
         self.hold_in(block, if open != 0 { open } else { set })
     }
 
-    /// Keeps a block that one set let go of in the quarantine of the set that it was handed out
-    /// under, if that is another one and some of its captures are not over. It is free otherwise.
+    /// Holds a block that one set has released, in the set of its allocation, if this still exists.
+    /// Returns false if the block is free.
     pub fn hold_back(&mut self, block: Id, set: u32) -> bool {
         !planted(Mutation::NoHoldBack) && self.hold_in(block, set)
     }
@@ -214,16 +218,16 @@ impl Captures {
         }
     }
 
-    /// The driver would have refused to hand a block out, because of these captures: if its free has to
-    /// wait, it waits for them however short memory is.
+    /// Keeps a block that the driver would have refused to allocate because of these captures. If
+    /// its free must wait, it waits for them even if memory is short.
     pub fn keep(&mut self, block: Id, captures: Vec<u64>) {
         if !planted(Mutation::GiveUpKept) {
             self.kept.insert(block, captures);
         }
     }
 
-    /// The driver would have refused to take a block back: its free waits for the captures that are open
-    /// however short memory is. What the driver would not have handed out is kept already.
+    /// Keeps a block that the driver would have refused to free. Its free waits for the open
+    /// captures even if memory is short. A block that is kept already keeps its captures.
     pub fn keep_freed(&mut self, block: Id) {
         if planted(Mutation::GiveUpKept) {
             return;
@@ -232,7 +236,8 @@ impl Captures {
         self.kept.entry(block).or_insert_with(|| open.clone());
     }
 
-    /// Takes those blocks out of quarantine that the driver would have freed: memory is short.
+    /// Takes the blocks that the driver would have freed out of quarantine, because memory is
+    /// short.
     pub fn give_up(&mut self) -> Vec<Id> {
         let (kept, captures) = (&mut self.kept, &self.captures);
         let mut free = Vec::new();

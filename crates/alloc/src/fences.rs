@@ -1,25 +1,26 @@
-//! Fences tell when the work that was submitted before a free is over.
+//! Fences. A fence is complete when the work that was submitted before its frees is complete.
 //!
-//! A free joins the open fence. Closing a fence and recording an event (one of a stream, or one in each context
-//! concerned) makes the frees before it distinguishable from later ones. As an event covers
-//! *all* earlier work, what was recorded for a fence also covers the fences before it.
+//! A free joins the open fence. Closing a fence and recording its events separates the frees before
+//! it from later ones. There is one event for a stream, or one in each context concerned. As an
+//! event covers *all* earlier work, the record of a fence also covers the fences before it.
 
 use crate::mutation::{Mutation, planted};
 use std::collections::VecDeque;
 
-/// A timeline of fences with what was recorded for each, as events.
+/// Fences of one timeline, with the events recorded for them.
 pub(crate) struct Fences<R> {
     open: u64,
-    /// Whether a free joined the open fence.
+    /// True if a free joined the open fence.
     joined: bool,
-    /// Closed fences with what was recorded, oldest first: those that are not known to be complete, and others until
-    /// [`Fences::superfluous`] returns them.
+    /// Closed fences with their records, oldest first. Complete fences stay here until
+    /// [`Fences::superfluous`] returns their records.
     closed: VecDeque<(u64, R)>,
     complete: u64,
 }
 
 impl<R: Clone> Fences<R> {
-    /// Fences that count on after `floor`, which is complete. The first of all is number 1.
+    /// Makes fences that are numbered from `floor + 1` on. Fence `floor` and those before it are
+    /// complete.
     pub fn new(floor: u64) -> Self {
         Fences {
             open: floor + 1,
@@ -29,18 +30,19 @@ impl<R: Clone> Fences<R> {
         }
     }
 
-    /// The fence that a free joins now.
+    /// Number of the fence that a free joins now.
     pub fn open(&self) -> u64 {
         self.open
     }
 
-    /// Every fence up to this one is known to be complete.
+    /// Number of the last fence that is known to be complete, with all before it.
     #[inline]
     pub fn complete(&self) -> u64 {
         self.complete
     }
 
-    /// A free joins the open fence. Returns its number, and whether it is the first to do so.
+    /// Joins the open fence with a free. Returns its number, and true if this is the first free to
+    /// join.
     #[inline]
     pub fn join(&mut self) -> (u64, bool) {
         let is_first = !std::mem::replace(&mut self.joined, true);
@@ -51,7 +53,7 @@ impl<R: Clone> Fences<R> {
         (fence, is_first)
     }
 
-    /// Closes the open fence: later frees belong to the next. Returns its number.
+    /// Closes the open fence: later frees join the next one. Returns its number.
     pub fn close(&mut self) -> u64 {
         let fence = self.open;
         self.open += 1;
@@ -59,7 +61,7 @@ impl<R: Clone> Fences<R> {
         fence
     }
 
-    /// Closes the open fence if a free joined it. Returns the last fence that is closed.
+    /// Closes the open fence if a free joined it. Returns the last closed fence.
     pub fn close_if_joined(&mut self) -> u64 {
         if planted(Mutation::NoClose) {
             self.joined = false;
@@ -71,8 +73,8 @@ impl<R: Clone> Fences<R> {
         }
     }
 
-    /// Closes the open fence if a free joined it, before its streams are synchronised. Returns the fence that is complete
-    /// then.
+    /// Closes the open fence if a free joined it, before its streams are synchronised. Returns the
+    /// fence that is complete then.
     pub fn mark(&mut self) -> u64 {
         match planted(Mutation::OpenMark) {
             true => self.join().0,
@@ -80,13 +82,14 @@ impl<R: Clone> Fences<R> {
         }
     }
 
-    /// What was recorded after a fence was closed. Fences may be recorded in another order than they were closed in.
+    /// Adds the record of a closed fence. Fences may be recorded in another order than they were
+    /// closed in.
     pub fn recorded(&mut self, fence: u64, record: R) {
         let at = self.closed.partition_point(|(id, _)| *id < fence);
         self.closed.insert(at, (fence, record));
     }
 
-    /// The first recorded fence that covers this one.
+    /// First recorded fence that covers this one.
     pub fn covering(&self, fence: u64) -> Option<(u64, R)> {
         if planted(Mutation::OrderOlder) {
             return self.first().map(|(_, record)| (fence, record));
@@ -95,29 +98,29 @@ impl<R: Clone> Fences<R> {
         self.closed.get(at).cloned()
     }
 
-    /// The first recorded fence.
+    /// First recorded fence, complete or not.
     pub fn first(&self) -> Option<(u64, R)> {
         self.closed.front().cloned()
     }
 
-    /// The last recorded fence, unless it is complete.
+    /// Last recorded fence, unless it is complete.
     pub fn last(&self) -> Option<(u64, R)> {
         let last = self.closed.back().filter(|(id, _)| *id > self.complete);
         last.cloned()
     }
 
-    /// Whether frees have joined a fence for which nothing was recorded.
+    /// True if frees have joined a fence that no record covers.
     pub fn lacks_record(&self) -> bool {
         let last = self.closed.back().map_or(0, |(id, _)| *id);
         self.joined || last.max(self.complete) + 1 < self.open
     }
 
-    /// All work before the closing of this fence is over.
+    /// Marks all fences up to this one as complete.
     pub fn completed(&mut self, fence: u64) {
         self.complete = self.complete.max(fence);
     }
 
-    /// Takes the first record out if it is for a fence up to `upto`.
+    /// Takes the first record out, if it is for a fence up to `upto`.
     pub fn superfluous(&mut self, upto: u64) -> Option<R> {
         let (fence, _) = self.closed.front()?;
         if *fence > upto && !planted(Mutation::RetireEarly) {
@@ -126,31 +129,31 @@ impl<R: Clone> Fences<R> {
         self.closed.pop_front().map(|(_, record)| record)
     }
 
-    /// Whether the work before everything that was freed is known to be over.
+    /// True if all work before every free is known to be complete.
     pub fn is_complete(&self) -> bool {
         !self.joined && self.complete + 1 >= self.open
     }
 
-    /// As [`Fences::is_complete`], and no record is left.
+    /// True if all fences are complete and no record is left.
     pub fn is_over(&self) -> bool {
         self.is_complete() && self.closed.is_empty()
     }
 
-    /// The records are void, but the work before them may go on. Returns them.
+    /// Returns the records, which are void. The work before them may continue.
     pub fn void(&mut self) -> impl Iterator<Item = R> + use<R> {
         std::mem::take(&mut self.closed)
             .into_iter()
             .map(|(_, record)| record)
     }
 
-    /// All work is over, and the records are void. Returns them.
+    /// Marks all fences as complete. Returns the records, which are void.
     pub fn forget(&mut self) -> impl Iterator<Item = R> + use<R> {
         self.complete = self.close();
         self.void()
     }
 }
 
-/// The fence after which the work before both is over, of one timeline.
+/// Returns the fence of two on one timeline that completes after the work before both.
 #[inline(always)]
 pub(crate) fn later(a: u64, b: u64) -> u64 {
     match planted(Mutation::AbsorbOlder) {

@@ -1,11 +1,13 @@
-//! Contexts that end, and the calls that we make in them: a release or a question about an event must not
-//! reach the driver once its context is gone, whichever thread ends it and whichever thread asks.
+//! Contexts that end, and this crate's driver calls in them. A release or an event query must not
+//! reach the driver once its context is gone, whichever thread ends the context and whichever
+//! thread calls.
 //!
-//! A call of ours counts as in flight from [`enter`] on. A context that is about to end is closed: calls
-//! in flight are waited for, and new ones are refused, until a context is made with the same handle.
+//! A call is in flight from [`enter`] until its [`Pass`] is dropped. A context that is about to end
+//! is closed. Calls in flight are waited for, and new calls are refused, until a context is made
+//! with the same handle.
 //!
-//! Calls that would invalidate a capture which begins meanwhile are counted beside, by [`enter_loud`]: a capture that begins
-//! waits until there are none.
+//! Some calls would invalidate a capture that begins meanwhile. [`enter_loud`] counts them
+//! separately, and a capture that begins waits until there are none.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,20 +17,22 @@ use std::time::{Duration, Instant};
 
 use crate::handles::Context;
 
-/// Counters of calls in flight of a context; contexts share them.
+/// Number of counter groups for calls in flight. Contexts share groups.
 const SLOTS: usize = 16;
-/// How many of them a context has: threads have different ones, mostly, and don't take the line from each other.
+/// Number of counters in a group. Threads mostly use different counters, and so do not contend for
+/// a cache line.
 const STRIPES: usize = 8;
-/// What a call adds to its counter, and what one adds that invalidates captures.
+/// Numbers that a call adds to its counter: an ordinary call, and a call that invalidates captures.
 const CALL: u64 = 1;
 const LOUD: u64 = 1 << 32 | CALL;
-/// The calls of a counter.
+/// Mask for the number of calls in a counter.
 const CALLS: u64 = (1 << 32) - 1;
-/// How long the end of a context waits for calls in flight: one may wait for work that never ends.
+/// Maximum time that the end of a context waits for calls in flight: one may wait for work that
+/// never ends.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// Pause between two looks at a counter.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Contexts that have ended to remember, at most.
+/// Maximum number of ended contexts to remember.
 const REMEMBERED: usize = 1024;
 
 #[repr(align(64))]
@@ -37,18 +41,18 @@ struct Slot(AtomicU64);
 static IN_FLIGHT: [[Slot; STRIPES]; SLOTS] =
     [const { [const { Slot(AtomicU64::new(0)) }; STRIPES] }; SLOTS];
 
-/// The last end of a handle's contexts.
+/// Last end of a context, by its handle.
 struct End {
     number: u64,
-    /// No context with this handle was made since.
+    /// True if no context with this handle was made since.
     is_closed: bool,
 }
 
-/// The ends of contexts, by handle; and whether there are any. A tree: a hash table whose entries come and go doubles
-/// once more than it needs.
+/// Ends of contexts, by handle; `ANY` is true if there are any. A tree, because a hash table with
+/// many insertions and removals grows to twice the size that it needs.
 static CLOSED: Mutex<BTreeMap<u64, End>> = Mutex::new(BTreeMap::new());
 static ANY: AtomicBool = AtomicBool::new(false);
-/// Ends of contexts so far.
+/// Number of closed contexts so far.
 static ENDS: AtomicU64 = AtomicU64::new(0);
 
 /// Fibonacci hashing: the upper bits of the product depend on all bits of the number.
@@ -74,20 +78,20 @@ impl Drop for Pass {
     }
 }
 
-/// A call of ours in a context begins; `None`: the context ends or has ended.
+/// Begins a call in a context. `None` if the context ends or has ended.
 #[inline]
 pub fn enter(context: Context) -> Option<Pass> {
     enter_since(context, u64::MAX)
 }
 
-/// As [`enter`], for what was made in a context when [`ends`] was this; `None` also if that context ended
-/// and another has its handle.
+/// Begins a call as [`enter`] does, on an object that was made in a context when [`ends`] returned
+/// `born`. `None` also if that context ended and another has its handle.
 #[inline]
 pub fn enter_since(context: Context, born: u64) -> Option<Pass> {
     add(context, born, CALL)
 }
 
-/// As [`enter_since`], of a call that invalidates captures.
+/// Begins a call as [`enter_since`] does, for a call that invalidates captures.
 #[inline]
 pub fn enter_loud(context: Context, born: u64) -> Option<Pass> {
     add(context, born, LOUD)
@@ -95,18 +99,20 @@ pub fn enter_loud(context: Context, born: u64) -> Option<Pass> {
 
 #[inline]
 fn add(context: Context, born: u64, added: u64) -> Option<Pass> {
-    // The stacks of two threads are far from each other: this costs less than to ask for the thread's number.
+    // The stacks of two threads are far from each other. Their addresses cost less than the
+    // thread's number.
     let here = std::ptr::from_ref(&added).addr() as u64 >> 14;
     let slot = &slots(context)[mixed(here) % STRIPES].0;
-    // Sequentially consistent, as the load of `ANY` is: either the end sees this call, or this call sees the end.
+    // Sequentially consistent, as the load of `ANY` is: either the end sees this call, or this call
+    // sees the end.
     slot.fetch_add(added, Ordering::SeqCst);
     let pass = Pass { slot, added };
     lives(context, born).then_some(pass)
 }
 
-/// Waits until every call is complete that began before this one and invalidates captures, at most
-/// this long. Looks at each counter until it has seen it without such a call: to see all at once
-/// without one would need a moment at which no thread is at it.
+/// Waits for the calls that invalidate captures and began before this one, at most `patience` long.
+/// Looks at each counter until it has seen it without such a call. Waiting for all counters to be
+/// free at one moment might never end.
 pub fn wait_for_loud(patience: Duration, pause: Duration) {
     let begun = Instant::now();
     for Slot(slot) in IN_FLIGHT.iter().flatten() {
@@ -116,14 +122,14 @@ pub fn wait_for_loud(patience: Duration, pause: Duration) {
     }
 }
 
-/// True while a call is in flight that invalidates captures.
+/// True if a call that invalidates captures is in flight.
 #[cfg(test)]
 fn any_loud() -> bool {
     let mut all = IN_FLIGHT.iter().flatten();
     all.any(|Slot(slot)| slot.load(Ordering::SeqCst) > CALLS)
 }
 
-/// Whether a context lives in which something was made when [`ends`] was this.
+/// True if a context still exists, in which an object was made when [`ends`] returned `born`.
 #[inline]
 pub fn lives(context: Context, born: u64) -> bool {
     !ANY.load(Ordering::SeqCst) || has_not_ended(context, born)
@@ -137,24 +143,26 @@ fn has_not_ended(context: Context, born: u64) -> bool {
     end.is_none_or(|end| !end.is_closed && end.number <= born)
 }
 
-/// A number that grows with each end of a context.
+/// Number that grows whenever a context is closed.
 pub fn ends() -> u64 {
     ENDS.load(Ordering::Acquire)
 }
 
-/// A context is about to end: waits for calls in flight, and refuses new ones. The caller has none.
+/// Closes a context that is about to end: refuses new calls and waits for calls in flight. The
+/// caller has none.
 pub fn close(context: Context) {
     let number = ENDS.fetch_add(1, Ordering::AcqRel) + 1;
     if let Ok(mut closed) = CLOSED.lock() {
         if closed.len() >= REMEMBERED {
-            // Those that ended long ago: what refers to them is gone.
+            // Contexts that ended long ago: nothing refers to them any more.
             closed.retain(|_, end| end.number + REMEMBERED as u64 / 2 > number);
         }
         let is_closed = true;
         closed.insert(context.0, End { number, is_closed });
         ANY.store(true, Ordering::SeqCst);
     }
-    // One after the other: calls in contexts that share a counter need not all be over at the same time.
+    // One after the other: contexts share counters, and these need not all be zero at the same
+    // time.
     let begun = Instant::now();
     for Slot(slot) in slots(context) {
         while slot.load(Ordering::SeqCst) & CALLS > 0 && begun.elapsed() < PATIENCE {
@@ -163,7 +171,7 @@ pub fn close(context: Context) {
     }
 }
 
-/// A context was made, perhaps with the handle of one that had ended.
+/// Takes note of a new context. It may have the handle of a context that has ended.
 pub fn made(context: Context) {
     with(|closed| {
         if let Some(end) = closed.get_mut(&context.0) {
@@ -172,7 +180,7 @@ pub fn made(context: Context) {
     });
 }
 
-/// A context that was closed did not end after all.
+/// Takes note that a closed context did not end after all.
 pub fn stays(context: Context) {
     with(|closed| {
         closed.remove(&context.0);

@@ -1,13 +1,15 @@
-//! The caching allocator: pools of device memory. It makes no CUDA call itself and can be tested without a GPU.
+//! The caching allocator: pools of device memory. It makes no CUDA call itself and can be tested
+//! without a GPU.
 //!
-//! - [`pool`] serves both families: a freed block is handed out again to the stream that freed it at once, and to
-//!   others after its work. A block of `cudaMalloc` is for all streams of its context. Memory is in pages, or whole
-//!   driver allocations.
-//! - [`elastic`] serves an allocator above us that announces what it hands out: its segments have memory only where they are used.
+//! - [`pool`] serves both families. A freed block may be reused at once by the stream that freed
+//!   it, and by other streams after its work. A block of `cudaMalloc` is for all streams of its
+//!   context. Memory is in pages, or in whole driver allocations.
+//! - [`elastic`] serves an allocator above this one that announces its tensors. The allocator's
+//!   segments have memory only where they are used.
 //! - [`gate`] keeps calls out of contexts that end.
 //!
-//! A pool calls the driver through the trait [`Driver`]. The shim implements it with CUDA, `gpushim replay` and the tests
-//! with simulations:
+//! A pool calls the driver through the trait [`Driver`]. The shim implements it with CUDA. `gpushim
+//! replay` and the tests implement it with simulations:
 //!
 //! ```
 //! use gpushim_alloc::pool::{Backing, Settings, Pool};

@@ -1,7 +1,8 @@
-//! The lock of a pool's state: held for some tens of nanoseconds, and taken twice for each pair of calls.
+//! Lock of a pool's state. It is held for some tens of nanoseconds, and taken twice for each pair
+//! of calls.
 //!
-//! Giving it back is a plain store: no thread is woken. A thread that waits spins, then
-//! sleeps: a thread of real-time priority must let the holder run on the processor that they share.
+//! Its release is a plain store: no thread is woken. A thread that waits spins first, then sleeps.
+//! A thread of real-time priority must let the holder run on the processor that they share.
 
 use parking_lot::lock_api::{GuardSend, Mutex, MutexGuard, RawMutex};
 use std::hint;
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A value behind such a lock.
+/// A value behind this lock.
 pub(crate) type Lock<T> = Mutex<Raw, T>;
-/// The value while a thread has the lock.
+/// Access to the value while a thread has the lock.
 pub(crate) type Locked<'a, T> = MutexGuard<'a, Raw, T>;
 
-/// Looks without a pause, and looks after the processor was offered to others.
+/// Number of looks without a pause, and of looks after the processor was offered to other threads.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 16;
 /// Sleep between later looks.
@@ -45,8 +46,8 @@ impl Raw {
     }
 }
 
-// SAFETY: one thread at a time gets `true` for the change from free to taken, which acquires what the
-// release before it published.
+// SAFETY: one thread at a time gets `true` for the change from free to taken, and so acquires all
+// writes before the previous release.
 unsafe impl RawMutex for Raw {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Raw = Raw(AtomicBool::new(false));

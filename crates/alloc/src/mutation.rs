@@ -1,43 +1,44 @@
-//! Mistakes that tests plant, to show that each would be noticed. Each is made in one place: in `rules.rs`, in `fences.rs`
-//! or in `captures.rs`. What a driver that lies can make wrong is made by the simulated one (`sim`).
+//! Mistakes planted by tests, to show that each would be noticed. Each is made in one place: in
+//! `rules.rs`, in `fences.rs` or in `captures.rs`. The simulated driver (`sim`) makes the mistakes
+//! of a driver that lies.
 
-/// A step that is left out, or done too early.
+/// A step that is left out, or taken too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutation {
     // Fences and their events (`fences.rs`).
-    /// A free joins no fence.
+    /// A free does not join any fence.
     NoFence,
     /// A free joins the fence before the open one, whose event is older.
     OlderFence,
-    /// What is freed after an event was recorded belongs to its fence.
+    /// A block that is freed after an event was recorded belongs to this event's fence.
     NoClose,
-    /// A stream is made to wait for an older event than the one noted.
+    /// A stream is made to wait for an older event than the noted one.
     OrderOlder,
-    /// An event is given up before it is complete.
+    /// An event is retired before it is complete.
     RetireEarly,
-    /// A mark does not end the open fence.
+    /// A mark does not close the open fence.
     OpenMark,
-    /// Neighbours of one queue keep the older fence.
+    /// Adjacent blocks of one queue keep the older fence.
     AbsorbOlder,
     // Captures and graphs (`captures.rs`).
-    /// What is freed under a capture goes into circulation.
+    /// A block that is freed under a capture is reused.
     NoQuarantine,
-    /// A block does not know which group it was handed out under.
+    /// A block does not know the group under which it was allocated.
     NoGroup,
-    /// Graphs hold nothing.
+    /// Graphs do not hold any blocks.
     NoGraphs,
-    /// Graphs made from graphs hold nothing.
+    /// Graphs made from graphs do not hold any blocks.
     NoDerived,
-    /// A block in two groups is returned with the first.
+    /// A block in two groups is freed with the first.
     NoHoldBack,
-    /// What waits for captures and graphs does not come back when memory is short.
+    /// Blocks that wait for captures and graphs are not freed when memory is short.
     NoGiveUp,
-    /// When memory is short, what graphs depend on goes back too.
+    /// Blocks that graphs depend on are freed, too, when memory is short.
     GiveUpKept,
-    // Calls that invalidate a capture (`rules.rs`, as all that follow).
+    // Calls that invalidate a capture (`rules.rs`, as for all mistakes below).
     /// Fences are made under a capture.
     FenceUnderCapture,
-    /// Events are asked about under a capture.
+    /// Events are queried under a capture.
     QueryUnderCapture,
     /// Streams are made to wait under a capture.
     OrderUnderCapture,
@@ -45,39 +46,39 @@ pub(crate) enum Mutation {
     WaitUnderCapture,
     /// The event of a stream that ends is recorded though it may be capturing.
     RecordUnderCapture,
-    // What free memory may be used for.
-    /// Blocks are handed out whatever their fence.
+    // Uses of free memory.
+    /// Blocks are allocated whatever their fence.
     UseEarly,
-    /// Blocks of a queue without an order of its own are handed out on it as if it had one.
+    /// Blocks of an unordered queue are allocated on it as if it were ordered.
     UseForAll,
-    /// Blocks freed on no stream in particular are handed out whatever their fence.
+    /// Blocks freed on no particular stream are allocated whatever their fence.
     UnmergedForAll,
-    /// Blocks of a thread cache are handed out on any stream.
+    /// Blocks of a thread cache are allocated on any stream.
     CacheForAll,
-    /// One in two neighbours that could be merged stays apart.
+    /// Every other block that could be merged with an adjacent one stays apart.
     MergeSome,
-    /// Neighbours of two queues stay apart when their work is over.
+    /// Adjacent blocks of two queues stay apart when their work is complete.
     NoConsolidate,
-    /// Of neighbours of two queues, the fence that goes on is lost.
+    /// Adjacent blocks of two queues lose the fence that is incomplete.
     AbsorbOther,
-    /// What a graph held is free when the stream that freed it is done.
+    /// A graph's former block is free when the work of the stream that freed it is complete.
     ReturnOrdered,
-    /// What waits for a graph is taken for the memory of the stream that its queue serves by then.
+    /// A block that waited for a graph waits in the context that its queue serves by then.
     WaitElsewhere,
     // Pieces and driver allocations.
-    /// Pieces move as if the work that uses them were over.
+    /// Pieces move as if the work that uses them were complete.
     MoveEarly,
     /// Memory that is registered outside the process moves.
     MovePinned,
-    /// The places where pieces were are unmapped whatever their work.
+    /// Former places of pieces are unmapped whatever their work.
     ReapEarly,
-    /// Free memory goes back whatever its work.
+    /// Free memory is given back whatever its work.
     EvictEarly,
-    /// Memory that is registered outside the process goes back.
+    /// Memory that is registered outside the process is given back.
     EvictPinned,
-    /// An allocation that others reach from outside the process is used again.
+    /// An exported allocation is reused.
     ReuseExported,
-    /// Pieces that are too large go back whatever their work.
+    /// Pieces that are too large are given back whatever their work.
     TakeBackEarly,
     /// Blocks on pieces that moved under work have no fence.
     NoFenceAfterAlias,
@@ -85,12 +86,12 @@ pub(crate) enum Mutation {
     NoFenceAfterFailure,
     /// Memory is got beyond the size that the pool's creator demanded.
     BeyondSize,
-    /// What is free does not go back before a request is refused.
+    /// A request is refused before all free memory is given back.
     NoLastResort,
     // Streams and contexts.
-    /// A synchronised stream is taken for all of its context.
+    /// A synchronised stream is taken for its whole context.
     MarkOtherStreams,
-    /// A synchronised context is taken for all.
+    /// A synchronised context is taken for all contexts.
     MarkOtherContexts,
     /// A synchronised context is taken for others that may use its memory.
     MarkDespitePeers,
@@ -98,11 +99,11 @@ pub(crate) enum Mutation {
     KeepStream,
     /// No event is recorded on a stream that ends.
     NoLastEvent,
-    /// A new stream in a queue that was another's comes after what that one did.
+    /// A new stream in the queue of a former one counts as ordered behind the same work.
     KeepOrder,
-    /// A queue ends before its work is over.
+    /// A queue ends before its work is complete.
     EndQueueEarly,
-    /// Memory that was freed in a context that ends waits for no other context.
+    /// Memory freed in a context that ends waits for no other context.
     EndAlone,
     /// Events of a context that is gone are kept.
     KeepEvents,
@@ -117,23 +118,23 @@ pub(crate) enum Mutation {
     NoPageFence,
     /// A piece takes its memory back although another one has it.
     HaveOthers,
-    /// Memory goes to a piece whatever the order of its streams.
+    /// Memory goes to a piece whatever the order of their streams.
     HaveUnordered,
     /// Work of other streams on a tensor is forgotten.
     ForgetOtherStreams,
     /// A piece whose memory another one has is unmapped under its work.
     UnmapPlaceEarly,
-    /// A page is empty when the first of its tensors dies.
+    /// A page is empty when the first of its tensors is freed.
     SpareShared,
-    /// What is born under a capture moves later.
+    /// A tensor that was allocated under a capture moves later.
     NoPinOfNew,
-    /// What lives under a capture moves later.
+    /// A tensor that is live under a capture moves later.
     NoPinOfLives,
-    /// What others may reach moves.
+    /// A segment that was exported moves.
     NoPinOfExports,
-    /// An allocator is trusted to announce its tensors before it did.
+    /// An allocator is trusted to announce its tensors before it has done so.
     TrustUnproven,
-    /// Segments are handed out whatever is in use.
+    /// Segments are allocated whatever memory is in use.
     NoAdmission,
     /// A segment is freed under its work.
     FreeSegmentEarly,
@@ -144,13 +145,13 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
 }
 
-/// Makes a mistake from now on in this thread, or none.
+/// Plants a mistake, or none, in this thread until the next call.
 #[cfg(test)]
 pub(crate) fn plant(mutation: Option<Mutation>) {
     PLANTED.set(mutation);
 }
 
-/// Whether a mistake is to be made: never outside of tests.
+/// True if a mistake is to be made: never outside of tests.
 #[inline(always)]
 pub(crate) fn planted(mutation: Mutation) -> bool {
     #[cfg(test)]
@@ -162,7 +163,7 @@ pub(crate) fn planted(mutation: Mutation) -> bool {
     }
 }
 
-/// As [`planted`], every other time.
+/// Alternates between false and the answer of [`planted`].
 #[inline(always)]
 pub(crate) fn planted_at_times(mutation: Mutation) -> bool {
     #[cfg(test)]

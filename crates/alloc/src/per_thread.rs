@@ -1,29 +1,30 @@
-//! What each thread has for itself in a pool, so that threads do not wait for each other.
+//! Parts of a pool for single threads, so that threads do not wait for each other.
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Parts that a pool has for threads: the bits of a word. More threads than these share parts.
+/// Number of parts that a pool has for threads: the bits of a word. More threads than this share
+/// parts.
 pub(crate) const PARTS: usize = 64;
 
-/// How often a thread looks whether a part is free before it sleeps.
+/// Number of times that a thread tries to lock a part before it sleeps.
 const LOOKS: usize = 100;
-/// For how long it sleeps then, each time.
+/// Time that the thread then sleeps.
 const NAP: Duration = Duration::from_micros(50);
 
 thread_local! {
     static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The calling thread has this part from here on, as if it were another one.
+/// Gives the calling thread this part, as if it were another thread.
 #[cfg(test)]
 pub(crate) fn have(part: usize) {
     OWN.set(part % PARTS);
 }
 
-/// The calling thread's part, in every pool.
+/// Number of the calling thread's part, in every pool.
 #[inline]
 pub(crate) fn own() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -35,14 +36,14 @@ pub(crate) fn own() -> usize {
     })
 }
 
-/// One thread's part, on cache lines of its own.
+/// Part of one thread, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Part<T>(SpinMutex<T>);
 
 impl<T> Part<T> {
-    /// What is in it. Its own thread nearly always finds it free, and a lock that is let go by a plain store is
-    /// the cheapest.
+    /// Locks the part. Its own thread nearly always finds it free, and a lock released by a plain
+    /// store is the cheapest.
     #[inline(always)]
     pub fn lock(&self) -> SpinMutexGuard<'_, T> {
         match self.0.try_lock() {
@@ -51,8 +52,8 @@ impl<T> Part<T> {
         }
     }
 
-    /// A thread that waits sleeps: one of real-time priority would otherwise keep the processor from the
-    /// one that it waits for.
+    /// Waits for the lock and sleeps between attempts: a thread of real-time priority would
+    /// otherwise keep the processor from the holder.
     #[cold]
     fn wait(&self) -> SpinMutexGuard<'_, T> {
         loop {

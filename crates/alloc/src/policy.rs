@@ -1,25 +1,27 @@
-//! The choices that a user has: where memory comes from, and what makes freed memory safe to hand out again.
+//! Choices of the user: the source of memory, and the method that makes freed memory safe to reuse.
 
-/// Cached memory that nothing asked for in this number of ticks of the background thread goes back.
+/// Ticks of the background thread until cached memory that is not requested is given back to the
+/// driver.
 pub const TICKS_TO_DECAY: u32 = 4;
 
-/// Where the memory of a pool comes from (`GPUSHIM_POLICY`).
+/// Source of the memory of a pool (`GPUSHIM_POLICY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Physical memory mapped into one reserved range of addresses, moved where it is needed.
+    /// Physical memory, mapped into one reserved range of addresses and moved as needed.
     #[default]
     Vmm,
     /// Whole driver allocations, cached one to one.
     Blocks,
-    /// Forwarded to the driver, and traced. A pool that is made all the same keeps whole driver allocations.
+    /// Requests are forwarded to the driver and traced. A pool made in spite of that keeps whole
+    /// driver allocations.
     Off,
 }
 
 impl Policy {
-    /// Every policy, the default first.
+    /// All policies, the default first.
     pub const ALL: [Policy; 3] = [Policy::Vmm, Policy::Blocks, Policy::Off];
 
-    /// Its name in `GPUSHIM_POLICY`.
+    /// Name of the policy in `GPUSHIM_POLICY`.
     ///
     /// ```
     /// use gpushim_alloc::Policy;
@@ -34,16 +36,16 @@ impl Policy {
         }
     }
 
-    /// The policy of a name; `None` if there is no such policy.
+    /// Returns the policy of a name; `None` if there is no such policy.
     pub fn parse(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 }
 
-/// What makes a freed block safe to hand out again (`GPUSHIM_REUSE`).
+/// Method that makes a freed block safe to reuse (`GPUSHIM_REUSE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reuse {
-    /// Ordered on the device: later work waits for the work before the free.
+    /// Later work waits on the device for the work before the free.
     #[default]
     Order,
     /// The host waits for the work before the free, at the allocation.
@@ -53,7 +55,7 @@ pub enum Reuse {
 }
 
 impl Reuse {
-    /// The choice of a name; `None` if there is none.
+    /// Returns the method of a name; `None` if there is no such method.
     ///
     /// ```
     /// use gpushim_alloc::Reuse;

@@ -1,9 +1,9 @@
-//! The device that the pools are tested on. It does nothing but watch the physical memory that work
-//! uses: it must not change hands under that work, or be taken away.
+//! The device that the pools are tested on. It only watches the physical memory that work uses: the
+//! memory must not be reused or taken away under that work.
 //!
-//! Streams do their work at moments that the test decides. What counts is not whether work happens to
-//! have finished but whether the order of streams, events and waits of the host say so: a missing order
-//! is found even if it does no harm in a run.
+//! Streams complete their work at moments that the test chooses. A pool must rely on the order of
+//! streams, events and host waits, not on work that happens to be complete. A missing order is
+//! found even if it does no harm in a run.
 
 mod clock;
 mod driver;
@@ -27,17 +27,17 @@ use std::collections::HashMap;
 /// Error codes, as the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// No memory left.
+    /// No memory is left on the device.
     OutOfMemory,
-    /// Any other failure.
+    /// Any failure but out-of-memory.
     Failed,
 }
 
-/// A recorded point.
+/// A recorded point of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Event(u64);
 
-/// The calls that can be made to fail or to lie.
+/// Calls that can be made to fail or to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     Reserve,
@@ -52,21 +52,21 @@ pub enum Call {
     Order,
     Query,
     Wait,
-    /// Waiting for all work of a context while streams capture.
+    /// A wait for all work of a context while streams capture.
     Drain,
-    /// Of `Allow`: for devices other than the memory's own.
+    /// An `Allow` for devices other than the memory's own.
     AllowPeers,
-    /// Of `Allow`: where some device has access already.
+    /// An `Allow` where some device already has access.
     AllowAgain,
-    /// Of `Unmap`: of a piece that moves on.
+    /// An `Unmap` of a piece that moves.
     UnmapMoved,
-    /// Of `Unmap`: of a piece that is mapped elsewhere too.
+    /// An `Unmap` of a piece that is also mapped elsewhere.
     UnmapTwin,
-    /// The driver is called while a pool's lock is held.
+    /// A driver call while a pool's lock is held.
     Locked,
 }
 
-/// Memory in use: begin, bytes, and which handing out of it is meant.
+/// Memory in use: begin, bytes, and the number of its allocation.
 pub type Use = (u64, u64, u64);
 
 struct Work {
@@ -77,7 +77,7 @@ struct Work {
 
 #[derive(Default)]
 struct Inner {
-    /// Bytes of the device, and of them what the process may hold.
+    /// Bytes of the device, and the bytes of it that the process may hold.
     capacity: u64,
     limit: u64,
     time: Time,
@@ -85,25 +85,25 @@ struct Inner {
     works: Vec<Work>,
     granted: u64,
     capturing: Vec<Stream>,
-    /// Devices that may use driver allocations, a bit each.
+    /// Devices that may use driver allocations, one bit each.
     peers: u8,
     findings: Vec<String>,
     calls: HashMap<(usize, Call), u64>,
-    /// How often a pool put a piece elsewhere.
+    /// Number of times that each pool moved a piece or mapped it again.
     moved: HashMap<usize, u64>,
     failing: Option<(Call, u64, Error)>,
-    /// Calls that claim to have done their work and have not.
+    /// Call that claims success and has no effect.
     lying: Option<Call>,
 }
 
-/// The simulated device, and its one neighbour.
+/// The simulated device, and one peer device.
 #[derive(Default)]
 pub struct Sim {
     inner: Mutex<Inner>,
 }
 
 impl Sim {
-    /// Devices with `capacity` bytes of memory each, of which a process may hold `limit`.
+    /// Makes devices with `capacity` bytes of memory each, of which a process may hold `limit`.
     pub fn new(capacity: u64, limit: u64) -> Self {
         let sim = Sim::default();
         let mut inner = sim.inner.lock();
@@ -126,24 +126,24 @@ impl Sim {
         self.inner.lock().time.add_context(context, device);
     }
 
-    /// The work of one context may use the memory of another.
+    /// Lets the work of one context use the memory of another.
     pub fn add_peer(&self, owner: Context, accessor: Context) {
         self.inner.lock().time.add_peer(owner, accessor);
     }
 
-    /// Contexts, beside itself, whose work may use the memory of one.
+    /// Other contexts whose work may use the memory of a context.
     pub fn accessors(&self, owner: Context) -> Vec<Context> {
         self.inner.lock().time.accessors(owner)
     }
 
-    /// A context ends with its streams and their work.
+    /// Ends a context with its streams and their work.
     pub fn end_context(&self, context: Context) {
         let mut inner = self.inner.lock();
         inner.time.end_context(context);
         inner.prune();
     }
 
-    /// The driver allocations of all pools end with their context, and the work on them.
+    /// Ends the driver allocations of all pools, and the work on them, as with their context.
     pub fn end_allocations(&self) {
         let mut inner = self.inner.lock();
         inner.works.clear();
@@ -154,7 +154,7 @@ impl Sim {
         }
     }
 
-    /// The program lets the other device use driver allocations.
+    /// Lets the other device use driver allocations, as the program may.
     pub fn let_peers(&self) {
         let mut inner = self.inner.lock();
         inner.peers = 3;
@@ -178,49 +178,49 @@ impl Sim {
         self.inner.lock().capturing.retain(|other| *other != stream);
     }
 
-    /// Everything that a stream was given to do so far.
+    /// All work submitted to a stream so far.
     pub fn now(&self, stream: Stream) -> Clock {
         self.inner.lock().time.now(stream).unwrap_or_default()
     }
 
-    /// Everything that a context was given to do so far.
+    /// All work submitted to a context so far.
     pub fn of_context(&self, context: Context) -> Clock {
         self.inner.lock().time.of_context(context)
     }
 
-    /// Later work of a stream comes after this.
+    /// Orders the later work of a stream behind this.
     pub fn order_after(&self, stream: Stream, clock: &Clock) {
         self.inner.lock().time.order(stream, clock);
     }
 
-    /// The host waited for this.
+    /// Records that the host waited for this.
     pub fn synchronized(&self, clock: &Clock) {
         let mut inner = self.inner.lock();
         inner.time.finish(clock);
         inner.prune();
     }
 
-    /// Lets the n-th stream that can do so finish a piece of its work.
+    /// Completes a piece of work on the n-th stream that can do so.
     pub fn step(&self, n: usize) {
         self.inner.lock().time.step(n);
     }
 
-    /// Lets all work finish.
+    /// Completes all work; the host does not know.
     pub fn finish_unseen(&self) {
         self.inner.lock().time.finish_unseen();
     }
 
-    /// A pool handed memory out. Returns the number of this handing out.
+    /// Records an allocation by a pool. Returns its number.
     pub fn granted(&self, address: u64, bytes: u64) -> u64 {
         self.inner.lock().granted(address, bytes)
     }
 
-    /// The program gave memory back.
+    /// Records that the program freed memory.
     pub fn returned(&self, address: u64) {
         self.inner.lock().memory.grants.remove(&address);
     }
 
-    /// Memory that was handed out ends with its context, whatever others do with it.
+    /// Ends an allocation with its context, whatever work still uses it.
     pub fn lost(&self, address: u64, number: u64) {
         let mut inner = self.inner.lock();
         inner.memory.grants.remove(&address);
@@ -229,7 +229,7 @@ impl Sim {
         }
     }
 
-    /// What is mapped in a range is registered outside the process.
+    /// Registers the memory in a range outside the process.
     pub fn pin(&self, address: u64, bytes: u64) {
         let mut inner = self.inner.lock();
         let within = inner.memory.within(address, bytes).map(|(at, _)| *at);
@@ -245,30 +245,30 @@ impl Sim {
         self.inner.lock().launch(stream, uses);
     }
 
-    /// Replays a graph: its memory must still be what it was.
+    /// Replays a graph: its memory must not have been reused.
     pub fn replay(&self, stream: Stream, uses: &[Use]) {
         let mut inner = self.inner.lock();
         inner.check_replay(uses);
         inner.launch(stream, uses);
     }
 
-    /// What went wrong.
+    /// Mistakes found so far, in words.
     pub fn findings(&self) -> Vec<String> {
         self.inner.lock().findings.clone()
     }
 
-    /// Calls that a pool made with success.
+    /// Number of calls that a pool made.
     pub fn calls(&self, pool: usize, call: Call) -> u64 {
         let inner = self.inner.lock();
         inner.calls.get(&(pool, call)).copied().unwrap_or(0)
     }
 
-    /// How often a pool put a piece elsewhere.
+    /// Number of times that a pool moved a piece or mapped it again.
     pub fn moves(&self, pool: usize) -> u64 {
         self.inner.lock().moved.get(&pool).copied().unwrap_or(0)
     }
 
-    /// Counts anew for a pool.
+    /// Starts to count anew for a pool.
     pub fn forget(&self, pool: usize) {
         let mut inner = self.inner.lock();
         inner.calls.retain(|(of, _), _| *of != pool);
@@ -276,20 +276,20 @@ impl Sim {
         inner.memory.held.remove(&pool);
     }
 
-    /// Bytes that a pool holds, and the most that it did.
+    /// Bytes that a pool holds, and their peak.
     pub fn held(&self, pool: usize) -> (u64, u64) {
         let inner = self.inner.lock();
         inner.memory.held.get(&pool).copied().unwrap_or_default()
     }
 
-    /// The most that a pool holds is what it holds now.
+    /// Resets the peak of the bytes that a pool holds to their present number.
     pub fn reset_peak(&self, pool: usize) {
         let mut inner = self.inner.lock();
         let (held, peak) = inner.memory.held.entry(pool).or_default();
         *peak = *held;
     }
 
-    /// Bytes of all pieces.
+    /// Bytes of all pieces that exist.
     pub fn total(&self) -> u64 {
         self.inner.lock().memory.total()
     }
@@ -303,7 +303,8 @@ impl Sim {
         pinned.filter(|m| own(&m.handle)).map(|m| m.bytes).sum()
     }
 
-    /// Bytes of a pool's pieces that are not wholly free, as this tells of a range.
+    /// Bytes of a pool's pieces that are registered outside the process or not wholly free, as
+    /// `is_free` decides for a range.
     pub fn busy(&self, pool: usize, is_free: impl Fn(u64, u64) -> bool) -> u64 {
         let inner = self.inner.lock();
         let own = |handle: &u64| inner.memory.is_of(*handle, pool);
@@ -312,7 +313,8 @@ impl Sim {
         busy.map(|(_, m)| m.bytes).sum()
     }
 
-    /// Whether exactly these devices, a bit each, may use each piece of a pool where it was put last.
+    /// True if exactly these devices, one bit each, may use each piece of a pool, at some address
+    /// of it.
     pub fn is_accessible(&self, pool: usize, mask: u8) -> bool {
         let inner = self.inner.lock();
         let here = |handle: &u64| {
@@ -331,7 +333,7 @@ impl Sim {
         own.into_iter().all(|(handle, _)| here(handle))
     }
 
-    /// Events that were recorded and not retired.
+    /// Number of events that were recorded and not retired.
     pub fn events(&self) -> usize {
         self.inner.lock().time.events()
     }

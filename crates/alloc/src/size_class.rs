@@ -1,13 +1,13 @@
 //! Size classes: steps of 512 bytes up to 128 KiB, then 128 steps to each doubling.
 //!
-//! 512 bytes is what the driver itself rounds requests of up to 1 MiB to, and 2 MiB is the page that it
-//! grants larger ones in (measured on an H100). A multiple of 2 MiB up to 512 MiB is a class of
-//! its own; above that a class is at most 1/128 wide.
+//! The driver itself rounds requests of up to 1 MiB to multiples of 512 bytes. It grants larger
+//! requests in pages of 2 MiB (measured on an H100). A multiple of 2 MiB up to 512 MiB is a class
+//! of its own; above that a class is at most 1/128 wide.
 
-/// The smallest block and the alignment of all, in bytes.
+/// Smallest block, and the alignment of all blocks, in bytes.
 pub(crate) const GRANULE: u64 = 512;
 
-/// The pages that the driver grants larger requests in, in bytes.
+/// Page in which the driver grants larger requests, in bytes.
 pub(crate) const PAGE: u64 = 2 << 20;
 
 /// Steps in each doubling, as a power of two.
@@ -16,19 +16,19 @@ const STEPS: u32 = 7;
 /// Doublings above the linear part: classes reach 8 TiB.
 const DOUBLINGS: usize = 28;
 
-/// Number of classes.
+/// Total number of size classes.
 pub(crate) const CLASSES: usize = (DOUBLINGS + 1) << STEPS;
 
-/// The largest request that is rounded at all, in bytes.
+/// Largest request that is rounded at all, in bytes.
 const LARGEST: u64 = 4 << 40;
 
-/// The class that a block of `bytes` bytes belongs to: the block is at least as large as its class.
+/// Returns the class of a block of `bytes` bytes: the block is at least as large as its class.
 #[inline]
 pub(crate) fn floor(bytes: u64) -> usize {
     class(bytes / GRANULE)
 }
 
-/// The lowest class whose blocks all hold `bytes` bytes.
+/// Returns the lowest class whose blocks all hold `bytes` bytes.
 #[inline]
 pub(crate) fn ceil(bytes: u64) -> usize {
     let units = bytes.div_ceil(GRANULE);
@@ -54,9 +54,10 @@ pub(crate) fn size(class: usize) -> u64 {
     ((class - (exponent << STEPS)) as u64) << exponent << 9
 }
 
-/// The block for a request: a class of its own, and whole pages where the driver takes those.
+/// Size in bytes of the block for a request: a class of its own, and whole pages where the driver
+/// takes pages.
 ///
-/// A request beyond any device stays as it is: the driver's own error answers it.
+/// A request beyond the memory of any device stays as it is: the driver's own error answers it.
 #[inline]
 pub(crate) fn block_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
@@ -65,7 +66,8 @@ pub(crate) fn block_bytes(bytes: u64) -> u64 {
     size(ceil(page_bytes(bytes)))
 }
 
-/// Bytes that the driver takes for a request at least: steps of 512, above half a page whole pages.
+/// Minimum bytes that the driver takes for a request: multiples of 512, and whole pages above half
+/// a page.
 #[inline]
 pub(crate) fn page_bytes(bytes: u64) -> u64 {
     if bytes > LARGEST {
@@ -77,10 +79,10 @@ pub(crate) fn page_bytes(bytes: u64) -> u64 {
     }
 }
 
-/// A set of classes.
+/// A set of size classes, as bits.
 pub(crate) struct Set {
     words: [u64; WORDS],
-    /// Which words are not zero.
+    /// Bits of the words that are not zero.
     filled: u64,
 }
 
@@ -113,7 +115,7 @@ impl Set {
         }
     }
 
-    /// The first member from `from` to `to`, both included.
+    /// First member from `from` to `to`, both included.
     #[inline]
     pub fn first(&self, from: usize, to: usize) -> Option<usize> {
         let index = from / 64;
@@ -131,7 +133,7 @@ impl Set {
         (class <= to).then_some(class)
     }
 
-    /// The last member.
+    /// Highest member of the set.
     pub fn last(&self) -> Option<usize> {
         let index = self.filled.checked_ilog2()? as usize;
         let word = self.words.get(index)?.checked_ilog2()? as usize;

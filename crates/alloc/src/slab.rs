@@ -1,22 +1,23 @@
 //! A slab with intrusive lists.
 //!
-//! Everything is an index into one [`Slab`], so a hit allocates nothing and the lists need no
-//! `unsafe`. An index that is [`NIL`] reads and writes a spare item: no list operation can fail.
+//! Every reference is an index into one [`Slab`], so an allocation from the cache allocates no host
+//! memory and the lists need no `unsafe`. An index of [`NIL`] reads and writes a spare item: no
+//! list operation can fail.
 
-/// The index of an item.
+/// Index of an item in a slab.
 pub(crate) type Id = u32;
 
-/// No item.
+/// Index that stands for no item.
 pub(crate) const NIL: Id = Id::MAX;
 
-/// The neighbours of an item in one list.
+/// Adjacent items of an item in one list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub older: Id,
     pub newer: Id,
 }
 
-/// In no list.
+/// Link of an item in no list.
 pub(crate) const UNLINKED: Link = Link {
     older: NIL,
     newer: NIL,
@@ -24,20 +25,20 @@ pub(crate) const UNLINKED: Link = Link {
 
 /// An item that a [`Slab`] can hold.
 pub(crate) trait Item {
-    /// An item that stands for none.
+    /// Returns an item that stands for none.
     fn spare() -> Self;
 }
 
-/// An item that hangs in lists.
+/// An item that can be in lists.
 pub(crate) trait Linked: Item {
-    /// Names for the lists that an item hangs in.
+    /// Names of the lists that an item can be in.
     type Chain: Copy;
 
-    /// Its place in a list.
+    /// Returns the item's place in a list.
     fn link(&mut self, chain: Self::Chain) -> &mut Link;
 }
 
-/// All items of one owner.
+/// Items of one owner, by index.
 pub(crate) struct Slab<T> {
     items: Vec<T>,
     vacant: Vec<Id>,
@@ -66,7 +67,7 @@ impl<T: Item> Slab<T> {
         }
     }
 
-    /// `None` when four billion items exist.
+    /// Inserts an item. `None` when four billion items exist.
     pub fn insert(&mut self, item: T) -> Option<Id> {
         if let Some(id) = self.vacant.pop() {
             *self.at_mut(id) = item;
@@ -79,7 +80,7 @@ impl<T: Item> Slab<T> {
         Some(id)
     }
 
-    /// All items, also those that were removed and not replaced.
+    /// All items, also removed items whose place was not reused.
     pub fn all(&self) -> impl Iterator<Item = &T> {
         self.items.iter()
     }

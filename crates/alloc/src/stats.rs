@@ -1,4 +1,4 @@
-//! What a pool tells about itself.
+//! Counters that a pool keeps.
 
 use crate::size_class::PAGE;
 use crate::types::{Grant, Source};
@@ -6,74 +6,78 @@ use crate::types::{Grant, Source};
 /// Counters of one pool, of one device, or of all. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Handed out, in blocks.
+    /// Bytes of the blocks that are allocated.
     pub allocated: u64,
-    /// Handed out, as asked for.
+    /// Bytes that callers requested in these blocks.
     pub requested: u64,
-    /// Held from the driver.
+    /// Bytes held from the driver.
     pub reserved: u64,
-    /// Freed blocks that graphs may still use: a part of what is held and not handed out.
+    /// Bytes of freed blocks that graphs may still use: a part of the bytes held and not allocated.
     pub quarantined: u64,
-    /// Highest `allocated` so far. Over several devices: the sum of theirs.
+    /// Highest `allocated` so far. Over several devices, the sum of their peaks.
     pub peak_allocated: u64,
     /// Highest `requested`, likewise, since it was last reset.
     pub peak_requested: u64,
     /// Highest `reserved`, likewise, since it was last reset.
     pub peak_reserved: u64,
-    /// Blocks handed out now.
+    /// Number of allocated blocks.
     pub live: u64,
     /// Requests answered by a block whose work was known to be complete or ordered.
     pub hits: u64,
-    /// Requests answered after later work was ordered behind the block's.
+    /// Requests answered after later work was ordered behind the block's work.
     pub ordered: u64,
     /// Requests answered after the host waited for the block's work.
     pub waited: u64,
     /// Requests answered with new memory from the driver, or with memory that was moved.
     pub grown: u64,
-    /// Frees.
+    /// Number of blocks freed so far.
     pub freed: u64,
-    /// Bytes of them, in blocks. Of stream-ordered pools.
+    /// Bytes of the freed blocks. Only in stream-ordered pools.
     pub freed_bytes: u64,
-    /// Pieces of memory, or driver allocations, got from the driver. Of stream-ordered pools.
+    /// Pieces of memory, or driver allocations, got from the driver. Only in stream-ordered pools.
     pub created: u64,
-    /// Pieces of memory, or driver allocations, given back.
+    /// Pieces of memory, or driver allocations, given back to the driver.
     pub released: u64,
-    /// Pieces of memory that were unmapped and mapped elsewhere, once their work was over.
+    /// Pieces of memory that were unmapped and mapped elsewhere, once their work was complete.
     pub moved: u64,
-    /// Pieces of memory that were mapped elsewhere while earlier work still used them where they were.
+    /// Pieces of memory that were mapped elsewhere while earlier work still used them at their
+    /// former address.
     pub aliased: u64,
-    /// Waits of the host for work that used memory which had to go back. Of stream-ordered pools.
+    /// Waits of the host for work on free memory, when memory was short or before exported memory
+    /// was given back. Only in stream-ordered pools.
     pub host_waits: u64,
-    /// What is told apart once a pool of streams has served `cudaMalloc`, too.
+    /// Counters of both families, once a pool of streams has served `cudaMalloc`, too.
     pub(crate) shared: Option<Shared>,
-    /// Requests refused for want of memory.
+    /// Requests refused because memory ran out.
     pub out_of_memory: u64,
-    /// Blocks that waited for captures or graphs and came back because memory was short.
+    /// Blocks that waited for captures or graphs and were freed because memory was short.
     pub given_up: u64,
 }
 
-/// What a pool of streams that serves `cudaMalloc`, too, tells apart. Sizes are in bytes.
+/// Counters of both families in a pool of streams that serves `cudaMalloc`, too. Sizes are in
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shared {
-    /// Handed out for no stream in particular, as `cudaMalloc` does: in blocks, and as asked for.
+    /// Bytes allocated for no particular stream, as by `cudaMalloc`: in blocks, and as requested.
     pub allocated: u64,
     pub requested: u64,
-    /// Highest `allocated` in this window of time and in the one before.
+    /// Highest `allocated` in this window of time, and in the window before.
     pub recent: [u64; 2],
-    /// Held for streams, in whole pages: the most since they were last trimmed, less what others took of it.
+    /// Bytes held for streams, in whole pages: the most since they were last trimmed, less the part
+    /// that `cudaMalloc` took.
     for_streams: u64,
-    /// The highest figures of streams since they were last reset.
+    /// Peaks of streams since they were last reset.
     peak_requested: u64,
     peak_for_streams: u64,
 }
 
-/// What happened in a thread cache since the pool last heard of it. Sizes are in bytes.
+/// Changes in a thread cache that the pool has yet to count. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delta {
-    /// Handed out less taken back, in blocks and as asked for: negative if more came back.
+    /// Bytes allocated less bytes freed, in blocks and as requested. Negative if more was freed.
     allocated: i64,
     requested: i64,
-    /// The most that these were.
+    /// Peaks of these two differences.
     most_allocated: i64,
     most_requested: i64,
     pub granted: u64,
@@ -99,7 +103,7 @@ impl Delta {
         self.freed_bytes += size;
     }
 
-    /// Whether nothing happened.
+    /// True if nothing was allocated or freed.
     #[inline(always)]
     pub fn is_none(&self) -> bool {
         self.granted + self.freed == 0
@@ -107,12 +111,13 @@ impl Delta {
 }
 
 impl Stats {
-    /// Bytes held from the driver and not handed out.
+    /// Bytes held from the driver and not allocated.
     pub fn cached(&self) -> u64 {
         self.reserved.saturating_sub(self.allocated)
     }
 
-    /// Bytes that are for `cudaMalloc` in a pool of streams: what it has handed out, and as much more as it had of late.
+    /// Bytes kept for `cudaMalloc` in a pool of streams: the most that it had allocated in this
+    /// window of time or the one before.
     pub fn kept_for_all(&self) -> u64 {
         self.shared.map_or(0, |shared| {
             let [now, before] = shared.recent;
@@ -120,7 +125,7 @@ impl Stats {
         })
     }
 
-    /// Bytes that a pool of streams holds for `cudaMalloc` and has not handed out.
+    /// Bytes that a pool of streams holds for `cudaMalloc` and has not allocated.
     pub fn cached_for_all(&self) -> u64 {
         let allocated = self.shared.map_or(0, |shared| shared.allocated);
         self.reserved
@@ -128,32 +133,34 @@ impl Stats {
             .saturating_sub(allocated)
     }
 
-    /// Handed out on streams, as asked for: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
+    /// Bytes allocated on streams, as requested: `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
     pub fn requested_on_streams(&self) -> u64 {
         let for_all = self.shared.map_or(0, |shared| shared.requested);
         self.requested.saturating_sub(for_all)
     }
 
-    /// Highest [`Stats::requested_on_streams`] since it was last reset: `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
+    /// Highest [`Stats::requested_on_streams`] since it was last reset:
+    /// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
     pub fn peak_requested_on_streams(&self) -> u64 {
         self.shared
             .map_or(self.peak_requested, |shared| shared.peak_requested)
     }
 
-    /// Held for what is handed out on streams, now or later: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
-    /// It is whole pages, and so does not change with each small block; natively neither.
+    /// Bytes held for present and later blocks of streams: `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+    /// As natively, they are whole pages and do not change with each small block.
     pub fn reserved_on_streams(&self) -> u64 {
         self.shared
             .map_or(pages(self.reserved), |shared| shared.for_streams)
     }
 
-    /// Highest [`Stats::reserved_on_streams`] since it was last reset: `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+    /// Highest [`Stats::reserved_on_streams`] since it was last reset:
+    /// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
     pub fn peak_reserved_on_streams(&self) -> u64 {
         self.shared
             .map_or(pages(self.peak_reserved), |shared| shared.peak_for_streams)
     }
 
-    /// Adds the figures of another device or pool.
+    /// Adds the counters of another device or pool.
     pub fn add(&mut self, other: &Stats) {
         let pairs = [
             (&mut self.allocated, other.allocated),
@@ -183,7 +190,7 @@ impl Stats {
         }
     }
 
-    /// A block was handed out.
+    /// Counts an allocated block.
     #[inline(always)]
     pub(crate) fn granted(&mut self, grant: &Grant) {
         self.requested += grant.requested;
@@ -194,7 +201,7 @@ impl Stats {
         *self.of_source(grant.source) += 1;
     }
 
-    /// What answered a request turned out to be another source.
+    /// Counts an answered request under another source.
     pub(crate) fn corrected(&mut self, from: Source, to: Source) {
         *self.of_source(from) -= 1;
         *self.of_source(to) += 1;
@@ -210,7 +217,8 @@ impl Stats {
         }
     }
 
-    /// A pool of streams is asked to serve `cudaMalloc`, too: all that it holds was held for streams.
+    /// Starts to count `cudaMalloc` apart in a pool of streams. All memory held so far counts as
+    /// held for streams.
     #[cold]
     pub(crate) fn share(&mut self) {
         self.shared.get_or_insert(Shared {
@@ -221,7 +229,8 @@ impl Stats {
         });
     }
 
-    /// A block counted as [`Stats::granted`] in a pool that serves both families; `for_all`: for no stream in particular.
+    /// Counts a block in a pool of both families, in addition to [`Stats::granted`]. `for_all`: it
+    /// is for no particular stream.
     #[inline]
     pub(crate) fn granted_shared(&mut self, grant: &Grant, for_all: bool) {
         if let Some(shared) = &mut self.shared
@@ -235,7 +244,7 @@ impl Stats {
         self.divide();
     }
 
-    /// A block for no stream in particular came back and counted as [`Stats::freed`].
+    /// Counts a freed block of no particular stream, in addition to [`Stats::freed`].
     #[inline]
     pub(crate) fn freed_for_all(&mut self, size: u64, requested: u64) {
         if let Some(shared) = &mut self.shared {
@@ -244,7 +253,8 @@ impl Stats {
         }
     }
 
-    /// Streams keep `keep` bytes of what they had cached: a synchronisation or the program returned the rest.
+    /// Limits the bytes held for streams to `keep`: a synchronisation or the program returned the
+    /// rest.
     pub(crate) fn trimmed_on_streams(&mut self, keep: u64) {
         if let Some(shared) = &mut self.shared {
             shared.for_streams = shared.for_streams.min(keep);
@@ -252,7 +262,7 @@ impl Stats {
         }
     }
 
-    /// A window of time is over.
+    /// Begins a new window of time.
     pub(crate) fn roll(&mut self) {
         if let Some(shared) = &mut self.shared {
             let [now, _] = shared.recent;
@@ -260,7 +270,7 @@ impl Stats {
         }
     }
 
-    /// The highest figures of streams start anew from the present ones.
+    /// Resets the peaks of requested bytes to their present number.
     pub(crate) fn reset_peak_requested(&mut self) {
         self.peak_requested = self.requested;
         let now = self.requested_on_streams();
@@ -269,7 +279,7 @@ impl Stats {
         }
     }
 
-    /// As [`Stats::reset_peak_requested`], for what is held.
+    /// Resets the peaks of bytes held to their present number.
     pub(crate) fn reset_peak_reserved(&mut self) {
         self.peak_reserved = self.reserved;
         if let Some(shared) = &mut self.shared {
@@ -277,13 +287,13 @@ impl Stats {
         }
     }
 
-    /// Divides what a pool holds between streams and `cudaMalloc`, and notes the highest figures of streams.
+    /// Divides the bytes held between streams and `cudaMalloc`, and updates the peaks of streams.
     #[inline]
     fn divide(&mut self) {
         let requested = self.requested_on_streams();
         if let Some(shared) = &mut self.shared {
             let allocated = self.allocated.saturating_sub(shared.allocated);
-            // Pages that `cudaMalloc` fills are not for streams any more; a page can be of both.
+            // Pages that `cudaMalloc` fills are no longer for streams; a page may be for both.
             let rest = self
                 .reserved
                 .saturating_sub(shared.allocated - shared.allocated % PAGE);
@@ -293,7 +303,7 @@ impl Stats {
         }
     }
 
-    /// A block came back.
+    /// Counts a block that is freed.
     #[inline(always)]
     pub(crate) fn freed(&mut self, size: u64, requested: u64) {
         self.requested = self.requested.saturating_sub(requested);
@@ -303,9 +313,9 @@ impl Stats {
         self.freed_bytes += size;
     }
 
-    /// Adds what happened in a thread cache. The highest figures are exact as long as one thread has blocks
-    /// in its cache; else they may be off by what the caches had, but never above what was held.
-    /// `for_all`: the cache's blocks are for no stream in particular.
+    /// Adds the changes in a thread cache. The peaks are exact as long as only one thread has
+    /// blocks in its cache. Otherwise they may be off by the contents of the caches, but never
+    /// exceed the bytes held. `for_all`: the cache's blocks are for no particular stream.
     #[cold]
     pub(crate) fn happened(&mut self, delta: &Delta, for_all: bool) {
         let (allocated, requested) = (self.allocated, self.requested);
@@ -339,13 +349,13 @@ impl Stats {
         self.freed_bytes += delta.freed_bytes;
     }
 
-    /// Memory came from the driver.
+    /// Counts memory got from the driver.
     pub(crate) fn reserve(&mut self, bytes: u64) {
         self.reserved += bytes;
         self.peak_reserved = self.peak_reserved.max(self.reserved);
     }
 
-    /// Memory went back.
+    /// Counts memory given back to the driver.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.reserved = self.reserved.saturating_sub(bytes);
         self.divide();
@@ -380,7 +390,8 @@ mod tests {
         let mut stats = Stats::default();
         stats.share();
         stats.reserve(200 * MIB);
-        // Streams use all of it, free it, and are trimmed: the memory stays, for `cudaMalloc` has it next.
+        // Streams use all of it, free it, and are trimmed. The memory stays, because `cudaMalloc`
+        // uses it next.
         stats.granted(&grant(200 * MIB));
         stats.granted_shared(&grant(200 * MIB), false);
         stats.freed(200 * MIB, 200 * MIB);
@@ -390,7 +401,7 @@ mod tests {
         stats.granted_shared(&grant(200 * MIB), true);
         stats.freed(200 * MIB, 200 * MIB);
         stats.freed_for_all(200 * MIB, 200 * MIB);
-        // Two windows later nothing says that `cudaMalloc` had it of late; streams did not have it either.
+        // Two windows later `cudaMalloc` did not use it recently, and neither did streams.
         stats.roll();
         stats.roll();
         assert_eq!(

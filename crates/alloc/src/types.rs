@@ -1,27 +1,27 @@
-//! What pools hand out and take back.
+//! Types for allocations and frees.
 
 use crate::handles::Address;
 use std::fmt;
 use std::time::Duration;
 
-/// How long a call waits for what another thread does with the driver. That may wait for the device; a capture that begins,
-/// a free and a request must not wait for ever.
+/// Maximum wait of a call for another thread's driver call, which may wait for the device. The
+/// beginning of a capture, a free and a request must not wait forever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where a block came from.
+/// Source of an allocated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// From the cache, its work known to be complete or ordered.
+    /// From the cache; its work is known to be complete or ordered.
     Hit,
     /// From the cache, after later work was ordered behind its work.
     Ordered,
     /// From the cache, after the host waited for its work.
     Waited,
-    /// From the driver.
+    /// From the driver, or moved within the pool.
     Grown,
 }
 
-/// When something was seen, on the clock of the caller; 0: not told.
+/// Time of an event on the caller's clock; 0 if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
@@ -31,52 +31,52 @@ impl From<()> for Stamp {
     }
 }
 
-/// The number of a block that its pool does not keep.
+/// Number of a block that its pool does not keep.
 pub const UNNUMBERED: u32 = u32::MAX;
 
-/// A block handed out.
+/// A block that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: Address,
-    /// Bytes asked for.
+    /// Bytes that were requested.
     pub requested: u64,
-    /// Bytes of the block.
+    /// Bytes of the whole block.
     pub size: u64,
-    /// Where it came from.
+    /// Source that the block came from.
     pub source: Source,
-    /// The latest free that the pool knew of, the block's own among them.
+    /// Stamp of the latest free that the pool knew of, the block's own included.
     pub after: Stamp,
-    /// The block's number in its pool until it is freed, as no other block in the callers' hands has it; [`UNNUMBERED`]: it
-    /// has none.
+    /// Number of the block in its pool until it is freed, unique among live blocks; [`UNNUMBERED`]
+    /// if it has none.
     pub number: u32,
 }
 
-/// A block handed back.
+/// A block that is being freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: Address,
-    /// Bytes asked for when it was allocated.
+    /// Bytes that were requested when it was allocated.
     pub requested: u64,
-    /// Bytes of the block.
+    /// Bytes of the whole block.
     pub size: u64,
-    /// The ordinal of its device.
+    /// Ordinal of the block's device.
     pub device: i32,
-    /// Whether it was handed out for no stream in particular, as `cudaMalloc` does.
+    /// True if it was allocated for no particular stream, as by `cudaMalloc`.
     pub for_all: bool,
-    /// The number that it had, see [`Grant::number`].
+    /// Number of the block, as in [`Grant::number`].
     pub number: u32,
 }
 
-/// Why memory could not be freed.
+/// Reason that memory could not be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError<E> {
-    /// The address is not the beginning of a block of the pool: the driver has to answer.
+    /// The address is not the beginning of a block of the pool: the driver must answer.
     Unknown,
     /// The block is free already.
     NotLive,
-    /// The driver refused what the free needed. The block counts as freed.
+    /// The driver refused a call that the free needed. The block counts as freed.
     Driver(E),
 }
 

@@ -1,26 +1,26 @@
-//! The tree of calling contexts: a call, in what called it, at which place.
+//! The tree of calling contexts: a call at a place, within the calls that led to it.
 
 use rustc_hash::FxHashMap;
 
-/// Contexts of a run; later paths end where the tree is full.
+/// Largest number of contexts of a run; later paths end when the tree is full.
 const MOST: usize = 1 << 20;
 
-/// A call of a stack: the function, and the place in it from which it calls on.
+/// Call of a stack: the function, and the place in it of its next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// Tells functions apart; 0 where only the places of calls are known.
+    /// Number that identifies the function; 0 if only the places of calls are known.
     pub function: u64,
-    /// Tells the places of a function apart: its lines, or its instructions.
+    /// Number that identifies the place in the function: its line, or its instruction.
     pub site: u64,
 }
 
-/// A path of contexts, from the outermost call to the allocation.
+/// Path of contexts, from the outermost call to the allocation.
 pub(crate) type Chain = Box<[u32]>;
 
-/// The context of everything.
+/// Context of the whole run.
 pub(crate) const ROOT: u32 = 0;
 
-/// A call, in the calls that led to it.
+/// A call, within the calls that led to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Context {
     /// A path that leads through it, by the number that its user gave.
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     pub(crate) head: u32,
 }
 
-/// The tree of all calling contexts of a run.
+/// Tree of all calling contexts of a run.
 #[derive(Debug)]
 pub(crate) struct Contexts {
     all: Vec<Context>,
@@ -53,8 +53,8 @@ impl Contexts {
         }
     }
 
-    /// Returns the path of a stack, outermost call first. `leaf` tells apart what is below its last
-    /// call; `place` is where the root calls it.
+    /// Returns the path of a stack, outermost call first. `leaf` distinguishes events below its
+    /// last call; `place` is the place of the root's call.
     pub(crate) fn chain(&mut self, path: u32, calls: &[Call], leaf: u64, place: u64) -> Chain {
         let functions = calls.iter().map(|call| call.function);
         let below = functions.chain([leaf]);

@@ -1,17 +1,19 @@
-//! Growth of memory through the passes of a loop, and the loop to which the growth of a run belongs.
+//! Growth of memory through the passes of a loop, and the loop to which the growth of a run
+//! belongs.
 
 use crate::series::Levels;
 use crate::trend::{Course, course, median, steady};
 use crate::walk::Loop;
 
-/// Up to this many passes growth is likely, and its absence is not told.
+/// Number of passes up to which growth is only likely, and its absence is not reported.
 pub const FEW: u64 = 8;
-/// The least part of the run's growth that a loop must explain to be chosen before one around it.
+/// Least part of the run's growth that a loop must explain to be chosen before one around it.
 const EXPLAINS: f64 = 0.9;
-/// Part of the kept sizes that must come again in another pass. If fewer do, each block has a key of
-/// its own.
+/// Part of the kept sizes that must come again in another pass. If fewer do, each block has a key
+/// of its own.
 const AGAIN: f64 = 0.25;
-/// Numbers of sizes of a cache by key: fewer say nothing, and more are growth whatever their keys.
+/// Numbers of sizes of a cache by key. Fewer sizes prove nothing, and more are growth whatever
+/// their keys.
 const KEYED: std::ops::RangeInclusive<u64> = 3..=64;
 /// Factor by which the volume of a pass may grow more than a block that is made anew.
 const TEMPORARY: f64 = 2.5;
@@ -24,14 +26,14 @@ const STRONG: usize = 6;
 /// Factor between two levels at which the inner one has several additions in each pass of the outer
 /// one.
 const FINER: f64 = 1.8;
-/// Distances between the passes that add something are about the same up to this factor.
+/// Factor up to which distances between the passes that add something are about the same.
 const SAME_EVERY: f64 = 1.2;
-/// A loop whose last pass ends in this part of the run has ended before the rest of it.
+/// Part of the run: a loop whose last pass ends before it has ended before the rest of the run.
 const ENDED: f64 = 0.85;
-/// Such a part for a few passes, which may be no longer than the work after them.
+/// Part of the run for a loop of few passes, which may be no longer than the work after them.
 const ENDED_OF_FEW: f64 = 0.6;
 
-/// The way in which a group grows.
+/// Way in which a group grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// More and more blocks are live.
@@ -40,14 +42,14 @@ pub enum Kind {
     Anew,
 }
 
-/// A group that grows with the passes of a loop.
+/// Group that grows with the passes of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grown<K> {
     /// The group whose memory grows.
     pub group: K,
     /// The way in which it grows.
     pub kind: Kind,
-    /// The course of its bytes by pass.
+    /// Course of its bytes by pass.
     pub course: Course,
     /// Bytes that were added from the first pass to the last.
     pub bytes: u64,
@@ -72,10 +74,10 @@ pub struct Growth<K> {
     pub batches: usize,
 }
 
-/// A loop, and what its passes leave.
+/// A loop, and the memory that its passes leave.
 #[derive(Clone, Debug)]
 pub struct Level<K> {
-    /// The number of the loop in its list.
+    /// Number of the loop in its list.
     pub number: usize,
     /// Memory that its passes leave.
     pub growth: Growth<K>,
@@ -83,7 +85,7 @@ pub struct Level<K> {
 
 impl<K: Copy + Ord> Growth<K> {
     /// Judges the levels of a loop. `volumes` has the bytes made up to each pass. `sizes` counts a
-    /// group's kept sizes, and those that several passes made.
+    /// group's kept sizes, and the kept sizes made by several passes.
     pub fn of(
         levels: impl Iterator<Item = Levels<K>>,
         volumes: &[u64],
@@ -149,7 +151,7 @@ impl<K: Copy + Ord> Growth<K> {
         growth
     }
 
-    /// Every how many passes one adds something.
+    /// Returns the number of passes for each one that adds something.
     fn every(&self) -> f64 {
         let of = |one: &Grown<K>| match one.course {
             Course::Sparse { every, .. } => every,
@@ -158,7 +160,7 @@ impl<K: Copy + Ord> Growth<K> {
         self.grown.first().map_or(1.0, of)
     }
 
-    /// Tells whether the passes that add something come regularly, or else all add the same.
+    /// True if the passes that add something come regularly, or else all add the same.
     fn is_regular(&self) -> bool {
         self.grown.first().is_some_and(|one| match one.course {
             Course::Even { is_regular, .. } | Course::Sparse { is_regular, .. } => is_regular,
@@ -183,8 +185,7 @@ impl<K: Copy + Ord> Growth<K> {
     }
 }
 
-/// Tells whether a block that is made anew adds the same each time, without the whole pass being
-/// larger.
+/// True if a block that is made anew adds the same each time, without the whole pass being larger.
 fn is_larger_each_time(bytes: &[u64], volumes: &[u64], rate: f64) -> bool {
     let from = steady(bytes.len().saturating_sub(1));
     let changes = |values: &[u64]| -> Vec<i64> {
@@ -223,7 +224,7 @@ pub fn choose<K: Copy + Ord>(loops: &[Loop], levels: Vec<Level<K>>, end: u64) ->
             Some(pair.last()?.ticket.saturating_sub(pair.first()?.ticket) as i64)
         });
         let usual = median(&lengths.collect::<Vec<_>>()) as f64;
-        // What is made anew each time is not loading.
+        // Memory that is made anew each time is not loading.
         let is_anew = |one: &Grown<K>| one.kind == Kind::Anew;
         let part = match level.growth.grown.first().is_some_and(is_anew) {
             false if of.len() as u64 > FEW => ENDED,
@@ -236,8 +237,9 @@ pub fn choose<K: Copy + Ord>(loops: &[Loop], levels: Vec<Level<K>>, end: u64) ->
         .into_iter()
         .filter(|level| !level.growth.grown.is_empty() && !has_ended(level))
         .collect();
-    // Many even passes decide; among few, the level at which most of them tell. Additions of several
-    // inner passes belong to the inner loop, unless only those of the outer one are the same each time.
+    // Many even passes decide; among few, the level at which most of them tell. Additions of
+    // several inner passes belong to the inner loop, unless only those of the outer one are the
+    // same each time.
     let strongest = growing.iter().max_by_key(|level| level.growth.strength())?;
     let best = strongest.growth.strength();
     let is_same = strongest.growth.is_even && strongest.growth.is_regular();

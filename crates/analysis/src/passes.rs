@@ -1,22 +1,23 @@
 //! The beginnings of a loop's passes, in bounded space.
 
-/// Passes of a loop that are kept apart; of more, each that is kept stands for several.
+/// Largest number of kept beginnings of a loop. If there are more passes, each kept one stands for
+/// several.
 const APART: usize = 1 << 16;
 /// Such passes of a loop to which few of the events since its beginning belong,
 const APART_COLD: usize = 1 << 8;
 /// at most one in this many.
 const COLD: u64 = 8;
 
-/// A place among the events of a recording.
+/// Place among the events of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
-    /// The number of the event.
+    /// Number of the event in the recording.
     pub ticket: u64,
     /// Its time, ns since the start.
     pub ns: u64,
 }
 
-/// The beginnings of passes, and where the loop was left.
+/// Beginnings of passes, and the end of the open one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passes {
     pub(crate) begun: Vec<Moment>,
@@ -31,7 +32,7 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// The first pass after the loop was entered.
+    /// Begins the first pass after the loop was entered.
     pub(crate) fn enter(&mut self, at: Moment) {
         self.entries += 1;
         self.begin(at);
@@ -55,7 +56,7 @@ impl Passes {
         self.count += 1;
     }
 
-    /// The loop is left with an event, which belongs to it no more.
+    /// Ends the open pass at an event that no longer belongs to it.
     pub(crate) fn leave(&mut self, ticket: u64) {
         if let Some(open) = self.open.take() {
             self.covered += ticket.saturating_sub(open);
@@ -66,7 +67,7 @@ impl Passes {
         self.open.is_some()
     }
 
-    /// Events of all passes, given the end of the recording.
+    /// Returns the number of events of all passes, given the end of the recording.
     pub(crate) fn covered(&self, end: u64) -> u64 {
         self.covered + self.open.map_or(0, |open| end.saturating_sub(open))
     }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::walk::Loop;
 
-/// Steps of all groups that are kept.
+/// Largest number of steps that are kept of all groups together.
 const STEPS: usize = 1 << 21;
 
 /// Live memory of one group of blocks.
@@ -18,17 +18,17 @@ pub struct Live {
     pub blocks: u64,
 }
 
-/// A group through the passes of one loop.
+/// Steps of a group through the passes of one loop.
 #[derive(Clone, Debug, Default)]
 struct Steps {
-    /// The pass in which it changed last, counted from 1.
+    /// Pass in which it changed last, counted from 1.
     touched: u32,
     /// Live memory at the beginning of a pass, if it differs from the pass before.
     steps: Vec<(u32, Live)>,
 }
 
 impl Steps {
-    /// Returns the live memory at the beginning of each pass, given that at the end.
+    /// Returns the live memory at the beginning of each pass, given the live memory at the end.
     fn all(&self, passes: u32, end: Live) -> Vec<Live> {
         let mut steps = self.steps.iter().peekable();
         let mut live = Live::default();
@@ -44,17 +44,17 @@ impl Steps {
     }
 }
 
-/// The blocks of one group, now and by pass.
+/// Blocks of one group, now and by pass.
 #[derive(Clone, Debug, Default)]
 struct Group {
     live: Live,
     loops: Vec<Steps>,
 }
 
-/// A group, as the passes of a loop found it.
+/// Live memory of a group at the passes of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels<K> {
-    /// The group of the blocks.
+    /// Group to which the blocks belong.
     pub group: K,
     /// Live memory at the beginning of each pass.
     pub at: Vec<Live>,
@@ -64,9 +64,9 @@ pub struct Levels<K> {
 #[derive(Debug)]
 pub struct Series<K> {
     starts: Vec<Vec<u64>>,
-    /// Passes of each loop that have begun.
+    /// Number of begun passes of each loop.
     begun: Vec<u32>,
-    /// Bytes that were made up to the beginning of each pass.
+    /// Bytes that were allocated up to the beginning of each pass.
     volumes: Vec<Vec<u64>>,
     made: u64,
     /// Bytes that were live at the beginning of each pass.
@@ -77,7 +77,7 @@ pub struct Series<K> {
 }
 
 impl<K: Copy + Eq + Hash + Ord> Series<K> {
-    /// Through the passes of these loops.
+    /// Returns series through the passes of these loops.
     pub fn new<'a>(loops: impl Iterator<Item = &'a Loop>) -> Series<K> {
         let tickets = |one: &Loop| one.starts.iter().map(|start| start.ticket).collect();
         let starts: Vec<Vec<u64>> = loops.map(tickets).collect();
@@ -93,7 +93,7 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
         }
     }
 
-    /// Notes that an event comes.
+    /// Begins the passes that start up to this event.
     pub fn at(&mut self, ticket: u64) {
         let loops = self.starts.iter().zip(&mut self.begun);
         let sums = self.volumes.iter_mut().zip(&mut self.totals);
@@ -109,7 +109,7 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
         }
     }
 
-    /// A block of a group begins to live.
+    /// Adds an allocated block to a group.
     pub fn allocated(&mut self, group: K, bytes: u64) {
         self.made = self.made.saturating_add(bytes);
         self.now = self.now.saturating_add(bytes);
@@ -118,7 +118,7 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
         group.live.blocks += 1;
     }
 
-    /// A block of a group ends.
+    /// Removes a freed block from a group.
     pub fn freed(&mut self, group: K, bytes: u64) {
         self.now = self.now.saturating_sub(bytes);
         let group = self.touch(group);
@@ -126,7 +126,7 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
         group.live.blocks = group.live.blocks.saturating_sub(1);
     }
 
-    /// The groups that rose more than once from pass to pass of a loop.
+    /// Returns the levels of the groups that rose more than once from pass to pass of a loop.
     pub fn levels(&self, number: usize) -> impl Iterator<Item = Levels<K>> + '_ {
         let passes = self.begun.get(number).copied().unwrap_or(0);
         self.groups.iter().filter_map(move |(key, group)| {
@@ -145,17 +145,17 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
         })
     }
 
-    /// Bytes that were made up to the beginning of each pass of a loop.
+    /// Returns the bytes that were allocated up to the beginning of each pass of a loop.
     pub fn volumes(&self, number: usize) -> &[u64] {
         self.volumes.get(number).map_or(&[], Vec::as_slice)
     }
 
-    /// Bytes that were live at the beginning of each pass of a loop.
+    /// Returns the bytes that were live at the beginning of each pass of a loop.
     pub fn totals(&self, number: usize) -> &[u64] {
         self.totals.get(number).map_or(&[], Vec::as_slice)
     }
 
-    /// The group, after its level at the beginning of the open passes is noted.
+    /// Returns the group, after its level at the beginning of the open passes is noted.
     fn touch(&mut self, group: K) -> &mut Group {
         let group = self.groups.entry(group).or_default();
         if group.loops.len() < self.begun.len() {
@@ -166,7 +166,7 @@ impl<K: Copy + Eq + Hash + Ord> Series<K> {
             if of.touched == *begun {
                 continue;
             }
-            // It did not change since then: all passes in between began with the same live memory.
+            // It has not changed since then: all passes in between began with the same live memory.
             let since = of.touched + 1;
             of.touched = *begun;
             let before = of.steps.last().map_or(Live::default(), |(_, live)| *live);

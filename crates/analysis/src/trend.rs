@@ -23,7 +23,7 @@ const RECENT: f64 = 2.5;
 /// Up to this many changes only the first is set aside.
 const FEW: usize = 8;
 
-/// The course of a quantity.
+/// Course of a quantity over the passes of a loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Course {
     /// It does not rise for good.
@@ -53,7 +53,7 @@ pub enum Course {
 }
 
 impl Course {
-    /// Added by each pass on average.
+    /// Returns the amount that each pass adds on average.
     pub fn rate(&self) -> f64 {
         match self {
             Course::Even { each, .. } => *each,
@@ -62,13 +62,13 @@ impl Course {
         }
     }
 
-    /// Returns true if it rises for good.
+    /// True if it rises for good.
     pub fn grows(&self) -> bool {
         matches!(self, Course::Even { .. } | Course::Sparse { .. })
     }
 }
 
-/// The number of the first change that belongs to the steady part of this many.
+/// Returns the index of the first change in the steady part of this many changes.
 pub(crate) fn steady(changes: usize) -> usize {
     match changes {
         0..=2 => 0,
@@ -77,7 +77,7 @@ pub(crate) fn steady(changes: usize) -> usize {
     }
 }
 
-/// The course of a quantity, by its value at the beginning of each pass.
+/// Returns the course of a quantity, by its value at the beginning of each pass.
 pub fn course(values: &[u64]) -> Course {
     let from = steady(values.len().saturating_sub(1));
     let values = values.get(from..).unwrap_or_default();
@@ -172,14 +172,14 @@ fn sparse(changes: &[i64], net: f64, is_lost: bool) -> Option<Course> {
     })
 }
 
-/// Number of values near their median.
+/// Returns the number of values near their median.
 fn alike(values: &[i64]) -> usize {
     let usual = median(values);
     let is_near = |one: &&i64| one.abs_diff(usual).saturating_mul(20) <= usual.unsigned_abs();
     values.iter().filter(is_near).count()
 }
 
-/// By the usual value of each quarter, where single values jump.
+/// Judges by the usual value of each quarter, because single values jump.
 fn by_quarters(values: &[u64], net: f64, rises: (usize, usize)) -> Course {
     let quarter = values.len() / 4;
     let usual: Vec<i64> = values
@@ -197,7 +197,7 @@ fn by_quarters(values: &[u64], net: f64, rises: (usize, usize)) -> Course {
         && steps
             .iter()
             .all(|step| *step >= least * mean && *step <= most * mean);
-    // What jumps by more than it rises in all tells nothing.
+    // Jumps that exceed the whole rise prove nothing.
     if is_even && fall(values) as f64 <= net.max(3.0 * mean) {
         return Course::Even {
             each: mean / quarter.max(1) as f64,
@@ -208,7 +208,7 @@ fn by_quarters(values: &[u64], net: f64, rises: (usize, usize)) -> Course {
     Course::Uneven
 }
 
-/// The deepest fall from any value to a later one.
+/// Returns the deepest fall from any value to a later one.
 fn fall(values: &[u64]) -> u64 {
     let mut highest = 0_u64;
     let mut deepest = 0;
@@ -223,7 +223,7 @@ fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The median, the lower of two.
+/// Returns the median, the lower of two.
 pub(crate) fn median(values: &[i64]) -> i64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

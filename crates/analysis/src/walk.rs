@@ -1,10 +1,10 @@
-//! The walk of each thread over its call sites, and the loops that it goes round in.
+//! The walk of each thread over its call sites, and the loops in it.
 //!
-//! In each activation of a function, its calls are kept in the order of their first visit. A call that
-//! comes again begins the next pass of a loop at that place; later calls are dropped from the order. A
-//! loop is known by the call that it begins with (its head) and the last one before the walk returned
-//! (its tail). Several loops may share a head: an inner one and the one around it, or bodies that end
-//! in different branches.
+//! In each activation of a function, its calls are kept in the order of their first visit. A call
+//! that is visited again begins the next pass of a loop at that place. Later calls are dropped from
+//! the order. A loop is identified by its first call (its head) and the last call before the walk
+//! returned (its tail). Several loops may share a head: an inner loop and the one around it, or
+//! bodies that end in different branches.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ const TAILS: usize = 8;
 /// Fewer passes are no loop.
 const LEAST: u64 = 3;
 
-/// A loop, as the walk found it.
+/// Loop, as the walk found it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// The number of a path through it.
+    /// Number of a path through it.
     pub path: u32,
     /// Number of calls on that path to the function that loops, itself included. It is 0 if threads
     /// themselves come again.
@@ -50,16 +50,17 @@ pub struct Loop {
     pub covered: u64,
 }
 
-/// The sort of a walked path.
+/// Properties of a walked path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathKind {
-    /// True if it has lines of a program. Where some paths have, the others belong to the open pass.
+    /// True if it has lines of a program. Where some paths have, the others belong to the open
+    /// pass.
     pub has_lines: bool,
     /// True for another thread than the one that drives the run.
     pub is_other: bool,
 }
 
-/// A call that was visited in an activation.
+/// Call that was visited in an activation.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     context: u32,
@@ -68,10 +69,10 @@ struct Visit {
     is_head: bool,
 }
 
-/// The calls that an activation of a function visited.
+/// Calls that an activation of a function visited.
 type Order = Vec<Visit>;
 
-/// The loops that begin with the same call.
+/// Loops that begin with the same call.
 #[derive(Debug)]
 struct Head {
     context: u32,
@@ -84,7 +85,7 @@ struct Head {
 }
 
 impl Head {
-    /// Forgets tails that came in the same passes as another one, where there are too many.
+    /// Forgets tails with the same passes as another one, if there are too many tails.
     fn make_room(&mut self) {
         if self.tails.len() >= TAILS {
             let mut seen = vec![self.all.count];
@@ -97,26 +98,26 @@ impl Head {
     }
 }
 
-/// The place of a thread in its walk.
+/// Place of a thread in its walk.
 #[derive(Debug, Default)]
 struct Thread {
     path: Option<u32>,
-    /// The activations of the path's calls, the root's first, which stays empty.
+    /// Activations of the path's calls, the root's first, which stays empty.
     open: Vec<Order>,
 }
 
-/// Reads the loops of a run from the paths of its events.
+/// Reader of the loops of a run, from the paths of its events.
 #[derive(Debug)]
 pub struct Walk {
     contexts: Contexts,
     paths: Vec<(Arc<Chain>, bool)>,
     has_lines: bool,
     threads: FxHashMap<u32, Thread>,
-    /// The calls of the process, of which each new thread is one.
+    /// Calls of the process: each new thread is one of them.
     root: Order,
     heads: Vec<Head>,
     spare: Vec<Order>,
-    /// Calls for which there is room.
+    /// Number of calls for which there is room.
     room: usize,
 }
 
@@ -127,7 +128,7 @@ impl Default for Walk {
 }
 
 impl Walk {
-    /// At the beginning of a run.
+    /// Returns a walk at the beginning of a run.
     pub fn new() -> Walk {
         Walk {
             contexts: Contexts::new(),
@@ -141,10 +142,10 @@ impl Walk {
         }
     }
 
-    /// Numbers a path, which its user knows as `path`: its calls, outermost first. `leaf` tells apart
-    /// the events below the last one.
+    /// Numbers a path, which its user knows as `path`: its calls, outermost first. `leaf`
+    /// distinguishes the events below the last one.
     pub fn path(&mut self, path: u32, calls: &[Call], leaf: u64, kind: PathKind) -> u32 {
-        // What is deeper belongs to the call at that depth.
+        // Deeper calls belong to the call at that depth.
         let calls = calls.get(..DEEPEST).unwrap_or(calls);
         let calls = calls.get(..self.room).unwrap_or(calls);
         self.room -= calls.len();
@@ -153,7 +154,7 @@ impl Walk {
         (self.paths.len() - 1) as u32
     }
 
-    /// An event of a thread, with the number of its path.
+    /// Notes an event of a thread, with the number of its path.
     pub fn step(&mut self, thread: u32, path: u32, at: Moment) {
         let Some((chain, has_lines)) = self.paths.get(path as usize) else {
             return;
@@ -162,7 +163,7 @@ impl Walk {
             if self.has_lines {
                 return;
             }
-            // What was seen so far is below the program's own lines.
+            // The paths seen so far are below the program's own lines.
             self.has_lines = true;
             self.threads.clear();
             self.root.clear();
@@ -183,7 +184,7 @@ impl Walk {
         };
         let above = state.open.iter().take(known).rev().skip(1);
         let above = above.take_while(|order| order.len() == 1).count();
-        // The call of number `known` is made by the activation before it.
+        // The activation before it makes the call of number `known`.
         let calls = chain.get(known).copied().unwrap_or(ROOT);
         while state.open.len() > known {
             if let Some(order) = state.open.pop() {
@@ -208,7 +209,7 @@ impl Walk {
         self.threads.insert(thread, state);
     }
 
-    /// The loops, the outermost first.
+    /// Returns the loops, the outermost first.
     pub fn finish(mut self, end: Moment) -> Vec<Loop> {
         let threads = std::mem::take(&mut self.threads);
         for order in threads.into_values().flat_map(|thread| thread.open) {
@@ -238,7 +239,7 @@ impl Walk {
         loops
     }
 
-    /// An activation makes a call.
+    /// Notes that an activation makes a call.
     fn visit(&mut self, order: &mut Order, call: u32, (thread, above): (u32, usize), at: Moment) {
         let Some(context) = self.contexts.get_mut(call) else {
             return;

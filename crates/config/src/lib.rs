@@ -1,10 +1,13 @@
-//! The configuration of gpushim: `GPUSHIM_*` environment variables, each defined once in [`VARIABLES`].
+//! The configuration of gpushim: `GPUSHIM_*` environment variables, each defined once in
+//! [`VARIABLES`].
 //!
-//! [`Config`] has the values in force, typed; [`Resolved`] has them as text too, each with its origin, as `gpushim config`
-//! prints them. A value that cannot be parsed never stops a program: it becomes a [`Problem`], which is one line for
-//! stderr, and the default is used. [`takeover`] decides which variables point a framework at stream-ordered allocations;
-//! [`trace_path`] makes the path of a process's trace from a pattern. `docs/configuration.md` is generated from the same
-//! table, by [`markdown`].
+//! - [`Config`] has the values in force, typed.
+//! - [`Resolved`] also has them as text, each with its origin, as `gpushim config` prints them.
+//! - [`Problem`] stands for a value that cannot be parsed. It never stops a program: it is one line
+//!   for stderr, and the default is used.
+//! - [`takeover`] decides which variables point a framework at stream-ordered allocations.
+//! - [`trace_path`] makes the path of a process's trace from a pattern.
+//! - [`markdown`] generates `docs/configuration.md` from the same table.
 //!
 //! ```
 //! use gpushim_config::Config;
@@ -38,18 +41,18 @@ pub use values::{
 };
 pub use variables::{AUTOPSY, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
-/// What is in force.
+/// Values of all settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The source of device memory, for `cudaMalloc` and for stream-ordered allocations.
+    /// Source of device memory, for `cudaMalloc` and for stream-ordered allocations.
     pub policy: Policy,
-    /// What makes a freed block safe to hand out again.
+    /// Condition under which a freed block is handed out again.
     pub reuse: Reuse,
-    /// Bytes that the process may hold per device; `None` for no limit of ours.
+    /// Bytes that the process may hold per device; `None` for no limit by gpushim.
     pub limit: Option<u64>,
     /// Bytes that the cache may hold per device; `None` leaves it to the policy.
     pub cache_max: Option<u64>,
-    /// After this time unasked for, cached memory goes back to the driver; zero for never.
+    /// Time after which unused cached memory is given back to the driver; zero for never.
     pub decay: Duration,
     /// Bytes of a page of the policy `vmm`: a power of two, at least 2 MiB.
     pub page: u64,
@@ -57,49 +60,49 @@ pub struct Config {
     pub trace: Option<String>,
     /// Bytes of the event ring.
     pub trace_size: u64,
-    /// What the trace keeps.
+    /// Selection of events that the trace keeps.
     pub trace_mode: TraceMode,
-    /// Which facts about the process the trace contains.
+    /// Selection of facts about the process that the trace contains.
     pub trace_facts: Facts,
     /// Bytes that the spooled events may take; `None` for no limit.
     pub spool_size: Option<u64>,
     /// Free bytes that spooling leaves on the disk.
     pub spool_floor: u64,
-    /// Which allocations get a stack.
+    /// Selection of allocations that get a stack.
     pub stacks: Stacks,
-    /// Whether stacks have Python's functions.
+    /// True if stacks have Python's functions.
     pub python: bool,
-    /// Records who keeps each block, or not.
+    /// Setting for the record of who keeps each block.
     pub owners: Announcements,
-    /// Whether ranges and marks are listened to.
+    /// Setting for the record of NVTX ranges and marks.
     pub nvtx: Announcements,
-    /// Whether frameworks' own allocations are listened to.
+    /// Setting for the record of frameworks' own allocations.
     pub tensors: Announcements,
-    /// Which frameworks are pointed at the stream-ordered API.
+    /// Frameworks that are pointed at the stream-ordered API.
     pub takeover: Takeover,
-    /// Whether the segments of PyTorch's own allocator have memory only where a tensor is.
+    /// Setting for memory of PyTorch's own segments only where a tensor is.
     pub elastic: Elastic,
-    /// The command that explains requests that ran out of memory.
+    /// Command that explains requests that ran out of memory.
     pub autopsy: Autopsy,
-    /// What is written to stderr.
+    /// Level of the messages that are written to stderr.
     pub log: Log,
 }
 
 /// A variable whose value could not be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The variable.
+    /// Name of the variable in the environment.
     pub variable: String,
-    /// Its value, as text.
+    /// Value of the variable, as text.
     pub value: String,
-    /// What is wrong, and what would be accepted.
+    /// The error, and the values that would be accepted.
     pub reason: String,
-    /// What is done instead; `None` if nothing is.
+    /// The value used instead, in words; `None` if there is none.
     pub instead: Option<String>,
 }
 
 impl Problem {
-    /// What is wrong, what would be accepted, and what is done instead.
+    /// Describes the error, the accepted values and the value used instead.
     #[must_use]
     pub fn in_words(&self) -> String {
         match &self.instead {
@@ -115,29 +118,29 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a value comes from.
+/// Origin of a value in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The variable is not set, or empty.
+    /// The default: the variable is not set, or empty.
     Default,
-    /// The variable says so.
+    /// The value of the variable.
     Environment,
-    /// The variable says something else, which could not be used.
+    /// The default: the variable's value could not be used.
     Problem,
 }
 
-/// One variable as it is in force.
+/// A variable with its value in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The variable.
+    /// Entry of the variable in [`VARIABLES`].
     pub variable: &'static Variable,
-    /// Its value in force, as one would write it.
+    /// Value in force, in the form that the variable accepts.
     pub value: String,
-    /// Where the value comes from.
+    /// Origin of the value in force.
     pub origin: Origin,
 }
 
-/// A configuration with the way by which it came about.
+/// A configuration with the origin of each value.
 ///
 /// ```
 /// use gpushim_config::{Origin, Resolved};
@@ -150,29 +153,30 @@ pub struct Setting {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// What is in force.
+    /// Values in force, as typed fields.
     pub config: Config,
-    /// The same as text, in the order of [`VARIABLES`].
+    /// Values in force as text, in the order of [`VARIABLES`].
     pub settings: Vec<Setting>,
-    /// What could not be used.
+    /// Variables whose values could not be used.
     pub problems: Vec<Problem>,
 }
 
 impl Config {
-    /// The configuration of this process, from its environment, where unknown names that begin
-    /// with `GPUSHIM_` are problems too.
+    /// Reads the configuration of this process from its environment. Unknown names that begin with
+    /// `GPUSHIM_` are problems, too.
     pub fn from_env() -> (Config, Vec<Problem>) {
         let resolved = Resolved::from_env();
         (resolved.config, resolved.problems)
     }
 
-    /// As [`Config::from_env`], from any source of values.
+    /// Reads the configuration from any source of values, like [`Config::from_env`]. Unknown names
+    /// are not looked for.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Config, Vec<Problem>) {
         let resolved = Resolved::from_lookup(lookup);
         (resolved.config, resolved.problems)
     }
 
-    /// Where this process writes its trace, and how; `None` if it writes none.
+    /// Path and options of the trace that this process writes; `None` if it writes none.
     pub fn trace_file(&self) -> Option<(PathBuf, WriterOptions)> {
         let pattern = self.trace.as_deref()?;
         let rank = rank(|name| std::env::var_os(name));
@@ -190,7 +194,7 @@ impl Config {
 }
 
 impl Resolved {
-    /// From the environment of this process.
+    /// Reads the configuration from the environment of this process.
     pub fn from_env() -> Resolved {
         let mut resolved = Resolved::from_lookup(|name| std::env::var_os(name));
         let unknown = std::env::vars_os().filter_map(|(name, value)| {
@@ -207,7 +211,7 @@ impl Resolved {
         resolved
     }
 
-    /// From any source of values.
+    /// Reads the configuration from any source of values.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Resolved {
         let mut source = Source {
             lookup,
@@ -238,7 +242,8 @@ impl Resolved {
             log: source.get(&variables::LOG, values::log),
         };
         if config.autopsy != Autopsy::Off {
-            // Without stacks it could not say who asked, and who held the rest.
+            // Without stacks the explanation cannot name who made the request, and who held the
+            // memory.
             source.set_unless_given(&variables::STACKS, "all", || config.stacks = Stacks::All);
         }
         Resolved {
@@ -256,7 +261,7 @@ struct Source<L> {
 }
 
 impl<L: Fn(&str) -> Option<OsString>> Source<L> {
-    /// Puts another value in the place of a default that is in force; `set` does the same in the
+    /// Replaces the value of a variable that has its default; `set` does the same in the
     /// configuration.
     fn set_unless_given(&mut self, variable: &Variable, value: &str, set: impl FnOnce()) {
         let mut settings = self.settings.iter_mut();
@@ -267,9 +272,9 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
         }
     }
 
-    /// The value of a variable, by the same parser as its default.
+    /// Returns the value of a variable. The same parser reads its default.
     fn get<T: Default>(&mut self, variable: &'static Variable, parse: fn(&str) -> Option<T>) -> T {
-        // A test parses every default.
+        // A test checks that every default parses.
         let default = || parse(variable.default).unwrap_or_default();
         let raw = (self.lookup)(variable.name).filter(|raw| !raw.is_empty());
         let Some(raw) = raw else {

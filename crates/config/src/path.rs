@@ -1,13 +1,14 @@
-//! Where a trace goes: the pattern of `GPUSHIM_TRACE`.
+//! Path of a trace: the pattern of `GPUSHIM_TRACE`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The pattern that is used when `GPUSHIM_TRACE` is not set.
+/// Pattern that is used when `GPUSHIM_TRACE` is not set.
 pub const DEFAULT_PATTERN: &str = super::variables::TRACE.default;
 
-/// The variables by which launchers tell a process its rank and how many ranks there are, the most specific first. Slurm's are the last:
-/// a launcher inside a job of Slurm's starts its ranks with those that it has itself.
+/// Variables in which launchers set the rank of a process and the number of ranks, the most
+/// specific first. Slurm's are last: another launcher in a Slurm job passes its own Slurm variables
+/// on to all ranks.
 const RANKS: [(&str, &str); 4] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -15,7 +16,7 @@ const RANKS: [(&str, &str); 4] = [
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
-/// The variables by which launchers name a job. torchrun's is `none` unless `--rdzv-id` was given.
+/// Variables in which launchers name a job. torchrun's is `none` unless `--rdzv-id` was given.
 const JOBS: [&str; 4] = [
     "SLURM_JOB_ID",
     "PBS_JOBID",
@@ -23,19 +24,19 @@ const JOBS: [&str; 4] = [
     "TORCHELASTIC_RUN_ID",
 ];
 
-/// The rank of this process in its job: torchrun's, Open MPI's, Slurm's or PMI's.
+/// Rank of this process in its job, as set by torchrun, Open MPI, PMI or Slurm.
 pub fn rank(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {
     RANKS.iter().find_map(|(rank, _)| number(&lookup, rank))
 }
 
-/// How many ranks the job of this process has, as the launcher said that gave it its rank.
+/// Number of ranks in the job of this process, as set by the launcher that gave it its rank.
 pub fn world(lookup: impl Fn(&str) -> Option<OsString>) -> Option<u32> {
     let of_rank = |(rank, _): &&(&str, &str)| number(&lookup, rank).is_some();
     let (_, size) = RANKS.iter().find(of_rank)?;
     number(&lookup, size).filter(|size| *size > 0)
 }
 
-/// The number or name of the job of this process: Slurm's, PBS's, LSF's or torchrun's.
+/// Number or name of the job of this process, as set by Slurm, PBS, LSF or torchrun.
 pub fn job(lookup: impl Fn(&str) -> Option<OsString>) -> Option<String> {
     let named = |name: &str| {
         let value = lookup(name)?.to_str()?.trim().to_string();
@@ -48,7 +49,7 @@ fn number(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<u32>
     lookup(name)?.to_str()?.trim().parse().ok()
 }
 
-/// The name of this host, `localhost` if it has none.
+/// Name of this host, `localhost` if it has none.
 pub fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
@@ -59,7 +60,7 @@ pub fn host() -> String {
     }
 }
 
-/// Whether a text is a pattern: a path in which `%` is followed by `p`, `r`, `h` or `%`.
+/// True if a text is a pattern: a path in which `%` is followed by `p`, `r`, `h` or `%`.
 pub(super) fn is_pattern(text: &str) -> bool {
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -71,7 +72,8 @@ pub(super) fn is_pattern(text: &str) -> bool {
     !text.is_empty() && !text.ends_with('/')
 }
 
-/// The path that a pattern gives for a process: `%p` its id, `%r` its rank, `%h` its host, `%%` a `%`.
+/// Returns the path that a pattern gives for a process: `%p` its id, `%r` its rank, `%h` its host,
+/// `%%` a `%`.
 ///
 /// ```
 /// use std::path::Path;

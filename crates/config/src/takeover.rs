@@ -1,7 +1,7 @@
 //! Takeover: the variables that point a framework at CUDA's stream-ordered allocations.
 //!
-//! Decided from the environment alone, and the same when it is decided again in a child, which inherits
-//! what was set. Whatever the user chose stands.
+//! The decision depends on the environment alone. A child inherits the variables that were set, and
+//! decides the same. Values that the user chose are kept.
 
 use std::ffi::OsString;
 
@@ -11,22 +11,22 @@ mod limits;
 
 pub use limits::{LIMITS, Limit, limits_of};
 
-/// A framework that caches above CUDA and can be told to leave that to us.
+/// A framework that caches device memory itself, and can be told to leave that to gpushim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framework {
-    /// PyTorch.
+    /// PyTorch, by its own allocator's backend.
     Torch,
-    /// JAX.
+    /// JAX, by XLA's client allocator.
     Jax,
-    /// TensorFlow.
+    /// TensorFlow, by its GPU allocator.
     Tf,
 }
 
 impl Framework {
-    /// All of them.
+    /// All frameworks that can be taken over.
     pub const ALL: [Framework; 3] = [Framework::Torch, Framework::Jax, Framework::Tf];
 
-    /// Its name in `GPUSHIM_TAKEOVER` and in the trace's facts.
+    /// Name in `GPUSHIM_TAKEOVER` and in the trace's facts.
     pub const fn key(self) -> &'static str {
         match self {
             Framework::Torch => "torch",
@@ -35,7 +35,7 @@ impl Framework {
         }
     }
 
-    /// Its name as people write it.
+    /// Name as the project itself spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Framework::Torch => "PyTorch",
@@ -46,7 +46,7 @@ impl Framework {
 }
 
 impl Takeover {
-    /// Whether a framework is to be taken over.
+    /// True if a framework is to be taken over.
     pub const fn includes(self, framework: Framework) -> bool {
         match framework {
             Framework::Torch => self.torch,
@@ -56,20 +56,20 @@ impl Takeover {
     }
 }
 
-/// What was decided for one framework.
+/// Decision about one framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The framework.
+    /// Framework that it is about.
     pub framework: Framework,
-    /// Variables to be set, with their new values.
+    /// Variables to set, with their new values.
     pub set: Vec<(&'static str, String)>,
-    /// The decision in words.
+    /// The decision, in words for people.
     pub words: String,
-    /// Whether the framework allocates from CUDA's stream-ordered pools from here on.
+    /// True if the framework then allocates from CUDA's stream-ordered pools.
     pub taken: bool,
 }
 
-/// What to do for each framework that is to be taken over, in an environment.
+/// Decides about each framework that is to be taken over, in an environment.
 ///
 /// ```
 /// use gpushim_config::{Takeover, takeover};
@@ -111,13 +111,14 @@ pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> 
         .collect()
 }
 
-/// What to set, and what was decided, in words; or why the framework is left alone.
+/// Variables to set, and the decision in words; or the reason to leave the framework alone.
 type Decided = Result<(Vec<(&'static str, String)>, String), LeftAlone>;
 
-/// Why a framework is left alone.
+/// Reason to leave a framework alone.
 struct LeftAlone(String);
 
-/// A variable as text: empty if it is not set or blank, which no framework takes for a choice.
+/// Value of a variable as text. It is empty if the variable is not set or blank, which no framework
+/// takes for a choice.
 fn text(lookup: &impl Fn(&str) -> Option<OsString>, name: &str) -> Result<String, LeftAlone> {
     let value = lookup(name).unwrap_or_default();
     let value = value
@@ -140,7 +141,8 @@ fn done(set: Vec<(&'static str, String)>, note: &str) -> Decided {
     Ok((set, words))
 }
 
-/// PyTorch's option lists. Older ones know only the first; where both choose a backend, the first decides.
+/// PyTorch's variables with lists of options. Older versions know only the first. If both choose a
+/// backend, the first decides.
 const TORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 const TORCH_BACKEND: &str = "cudaMallocAsync";
 
@@ -173,7 +175,7 @@ fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
     done(set.collect(), "")
 }
 
-/// The options of a list: what stands between commas outside brackets. `None`: brackets do not match.
+/// Options of a list, separated by commas outside brackets. `None`: brackets do not match.
 fn options(list: &str) -> Option<Vec<&str>> {
     let (mut depth, mut from, mut found) = (0_u32, 0, Vec::new());
     for (at, letter) in list.char_indices() {
@@ -191,8 +193,8 @@ fn options(list: &str) -> Option<Vec<&str>> {
     (depth == 0).then_some(found)
 }
 
-/// The backend that an option chooses. PyTorch ignores white space anywhere, and refuses an odd case,
-/// which is for it to say: such a choice is one, too.
+/// Backend that an option chooses. PyTorch ignores white space anywhere. An odd case is a choice,
+/// too: PyTorch itself refuses it.
 fn backend(option: &str) -> Option<String> {
     let option: String = option
         .chars()

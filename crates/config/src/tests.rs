@@ -43,7 +43,7 @@ fn defaults_are_those_of_the_table() {
             log: Log::Warn,
         }
     );
-    // All but GPUSHIM_LIBRARY, which is the command's.
+    // All but GPUSHIM_LIBRARY, which only the command reads.
     let listed: Vec<_> = resolved
         .settings
         .iter()
@@ -110,7 +110,7 @@ fn values_are_taken() {
         },
         elastic: Elastic::Auto,
         autopsy: Autopsy::Command("/opt/gpushim".into()),
-        // Because of it.
+        // The autopsy needs them.
         stacks: Stacks::All,
         log: Log::Debug,
         ..default()
@@ -267,7 +267,8 @@ fn ranks_come_from_the_launcher() {
     assert_eq!(rank(&[("RANK", "x"), ("PMI_RANK", "1")]), Some(1));
     // MPICH's mpirun in a batch job: all its ranks have the number of the batch script.
     assert_eq!(rank(&[("SLURM_PROCID", "0"), ("PMI_RANK", "3")]), Some(3));
-    // The size is that of the launcher which gave the rank: torchrun within a Slurm job of one task for each node.
+    // The size is set by the launcher that gave the rank: torchrun within a Slurm job of one task
+    // for each node.
     let world = |pairs| world(from(pairs));
     assert_eq!(world(&[("WORLD_SIZE", "8")]), None);
     assert_eq!(world(&[("RANK", "0"), ("WORLD_SIZE", "0")]), None);

@@ -1,4 +1,4 @@
-//! From text to values.
+//! Types of values, and their parsers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,64 +8,65 @@ use gpushim_trace::{Facts, WriterOptions};
 
 use super::path;
 
-/// Which events get a stack (`GPUSHIM_STACKS`).
+/// Selection of allocations that get a stack (`GPUSHIM_STACKS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stacks {
-    /// None.
+    /// No stacks are recorded at all.
     #[default]
     Off,
-    /// All.
+    /// Every allocation has a stack.
     All,
-    /// Those of allocations of at least this many bytes.
+    /// Allocations of at least this many bytes.
     Above(u64),
-    /// One in this many.
+    /// One allocation in this many.
     OneIn(u32),
 }
 
-/// What a trace keeps (`GPUSHIM_TRACE_MODE`).
+/// Selection of events that a trace keeps (`GPUSHIM_TRACE_MODE`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceMode {
-    /// The newest events.
+    /// Only the newest events are kept.
     #[default]
     Ring,
-    /// All events.
+    /// All events of the run are kept.
     Full,
 }
 
-/// Whether what frameworks and programs announce is listened to (`GPUSHIM_TENSORS`, `GPUSHIM_NVTX`).
+/// Setting for announcements of frameworks and programs (`GPUSHIM_TENSORS`, `GPUSHIM_NVTX`) and for
+/// owners (`GPUSHIM_OWNERS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Announcements {
-    /// Wherever a framework announces them.
+    /// They are recorded wherever they are announced.
     #[default]
     Auto,
-    /// Never.
+    /// None of them is recorded.
     Off,
 }
 
-/// Whether the segments of PyTorch's own allocator have memory only where a tensor is (`GPUSHIM_ELASTIC`).
+/// Setting for memory of PyTorch's own segments only where a tensor is (`GPUSHIM_ELASTIC`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Elastic {
-    /// They are allocations like any other.
+    /// Segments are allocations like any other.
     #[default]
     Off,
     /// Memory moves when it is short.
     Auto,
-    /// Memory moves before new memory is got.
+    /// Memory moves before new memory is obtained.
     On,
 }
 
-/// Which frameworks are pointed at the stream-ordered API (`GPUSHIM_TAKEOVER`).
+/// Frameworks that are pointed at the stream-ordered API (`GPUSHIM_TAKEOVER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Takeover {
-    /// PyTorch.
+    /// True if PyTorch is pointed at it.
     pub torch: bool,
-    /// JAX.
+    /// True if JAX is pointed at it.
     pub jax: bool,
-    /// TensorFlow.
+    /// True if TensorFlow is pointed at it.
     pub tf: bool,
 }
 
-/// The command that explains requests which ran out of memory (`GPUSHIM_AUTOPSY`).
+/// Command that explains requests which ran out of memory (`GPUSHIM_AUTOPSY`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Autopsy {
     /// Such requests are not explained.
@@ -77,23 +78,24 @@ pub enum Autopsy {
     Command(PathBuf),
 }
 
-/// What is written to stderr from within the process (`GPUSHIM_LOG`); each level includes those before it.
+/// Level of messages to stderr (`GPUSHIM_LOG`). Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Log {
-    /// Nothing.
+    /// No messages are written.
     Off,
-    /// What stops gpushim from doing its work.
+    /// Errors that stop gpushim from doing its work.
     Error,
-    /// What the user should change.
+    /// Settings that the user should change.
     #[default]
     Warn,
-    /// What it does, at start and exit.
+    /// Facts about gpushim's work, at start and exit.
     Info,
-    /// What it finds and decides.
+    /// Findings and decisions during the run.
     Debug,
 }
 
-/// Bytes of a size like `512M`, `1.5g`, `2GiB` or `4096`: powers of 1024. `None` if it is no size.
+/// Parses a size like `512M`, `1.5g`, `2GiB` or `4096` to bytes, with powers of 1024. `None` if it
+/// is no size.
 ///
 /// ```
 /// use gpushim_config::size;
@@ -117,7 +119,8 @@ pub fn size(text: &str) -> Option<u64> {
     scaled(number, 1 << shift)
 }
 
-/// A time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no time.
+/// Parses a time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no
+/// time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -140,7 +143,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(scaled(number, ms * 1_000_000)?))
 }
 
-/// A decimal number times a unit, without the loss of a detour through floating point.
+/// Multiplies a decimal number by a unit, in integers to lose no precision.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() || fraction.len() > 9 || fraction.contains('.') {

@@ -1,17 +1,17 @@
-//! The table of variables: names, defaults, accepted values, help. Nothing else defines them.
+//! Table of variables: names, defaults, accepted values, help. Nothing else defines them.
 
 use std::fmt::Write;
 
 /// One `GPUSHIM_*` variable.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable in the environment.
     pub name: &'static str,
-    /// The value that is used when it is not set.
+    /// Value that is used when it is not set.
     pub default: &'static str,
-    /// What it accepts, as a noun phrase.
+    /// Values that it accepts, as a noun phrase.
     pub accepts: &'static str,
-    /// What it does, in whole sentences.
+    /// Description of its effect, in whole sentences.
     pub help: &'static str,
 }
 
@@ -120,7 +120,7 @@ variables! {
          next to the command, in `../lib`, in the folder of the Python package, or in `/usr/lib/gpushim`." }
 }
 
-/// The page for people, `docs/configuration.md`.
+/// Generates the page for people, `docs/configuration.md`.
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Configuration\n\n\

@@ -1,11 +1,12 @@
-//! Which file a path named when it was created: a path may name another one later, and a descriptor too.
+//! Identity of a file that a path named when it was created. Later the path, and a descriptor too,
+//! may name another file.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// A file's device and inode.
+/// Device and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -13,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// That of a file.
+    /// Returns the identity of a file.
     pub fn of(meta: &Metadata) -> Identity {
         Identity {
             device: meta.dev(),
@@ -21,15 +22,15 @@ impl Identity {
         }
     }
 
-    /// Whether a file is this one, and a regular one.
+    /// True if a file is this one, and a regular one.
     pub fn is(self, meta: &Metadata) -> bool {
         meta.is_file() && Identity::of(meta) == self
     }
 
-    /// Opens the file by its path, as [`open`].
+    /// Opens the file by its path, with [`open`].
     ///
     /// # Errors
-    /// What the file system says, and if another file is there now.
+    /// The file system's, and an error if another file is there now.
     pub fn open(self, path: &Path) -> io::Result<File> {
         let file = open(path)?;
         if !self.is(&file.metadata()?) {
@@ -42,7 +43,7 @@ impl Identity {
 /// Opens a file for reading and writing, through no link and without waiting for anything.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's.
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -54,7 +55,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Creates a file that did not exist, through no link, for this user alone.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's.
 pub fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::identity::Identity;
 
-/// A descriptor that is proven before each use. Nothing else knows its number.
+/// A descriptor that is proven before each use. No other code knows its number.
 #[derive(Debug)]
 pub struct KeptDescriptor {
     // Never dropped: the number may be the program's by then.
@@ -28,10 +28,10 @@ impl KeptDescriptor {
         })
     }
 
-    /// The descriptor, for calls that follow at once.
+    /// Returns the descriptor, for calls that follow at once.
     ///
     /// # Errors
-    /// The program has closed it; the number may be that of another file by now.
+    /// The program has closed it. The number may be another file's by now.
     pub fn prove(&self) -> io::Result<BorrowedFd<'_>> {
         match self.file.metadata() {
             Ok(now) if Identity::of(&now) == self.identity => Ok(self.file.as_fd()),
@@ -39,10 +39,12 @@ impl KeptDescriptor {
         }
     }
 
-    /// Closes it in this process, if it is still there: dropped, or in a forked child. Takes no lock.
+    /// Closes the descriptor in this process, if the program has not, at a drop or in a forked
+    /// child. Takes no lock.
     pub fn close(&self) {
         if let Ok(proven) = self.prove() {
-            // SAFETY: the number is this file's, as was just proven, and from here on no proof of it succeeds.
+            // SAFETY: the number is this file's, as was just proven, and no later proof of it
+            // succeeds.
             drop(unsafe { OwnedFd::from_raw_fd(proven.as_raw_fd()) });
         }
     }
@@ -94,7 +96,7 @@ mod tests {
         kept.close();
         drop(kept);
         drop(theirs);
-        // SAFETY: the copy that `replace` made, which nobody else owns.
+        // SAFETY: the copy that `replace` made, which has no other owner.
         let mut theirs = UnixStream::from(unsafe { OwnedFd::from_raw_fd(number) });
         theirs.write_all(b"!").expect("it is still open");
         end.read_exact(&mut [0]).expect("and still connected");

@@ -1,31 +1,32 @@
-//! Which blocks were exported, by the number that stands in their tokens.
+//! Exported blocks, by the number in their tokens.
 
 use std::collections::HashMap;
 
-/// A block of the exporter's: where it begins, and what tells it apart from others that were there.
+/// A block of the exporter, told apart from other blocks at its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Its address.
+    /// Address of its beginning.
     pub address: u64,
-    /// Other blocks at this address have or had another number.
+    /// Serial number. Other blocks at this address have or had another one.
     pub serial: u32,
 }
 
-/// Exported blocks. Those that are freed stay until [`Exports::add`] finds that there are many.
+/// Exported blocks. Freed blocks stay until [`Exports::add`] finds that there are many.
 #[derive(Debug, Default)]
 pub struct Exports {
     by_number: HashMap<u64, Block>,
     by_block: HashMap<Block, u64>,
     last: u64,
-    /// Entries at which those of freed blocks are looked for.
+    /// Number of entries at which freed blocks are removed.
     most: usize,
 }
 
-/// Entries below which nobody looks for those of freed blocks.
+/// Smallest number of entries at which freed blocks are removed.
 const FEW: usize = 64;
 
 impl Exports {
-    /// The number of a block, the same for each export of it. `is_live` tells whether a block is still there.
+    /// Returns the number of a block, the same for each export of it. `is_live`: true if a block is
+    /// not freed yet.
     pub fn add(&mut self, block: Block, is_live: impl Fn(Block) -> bool) -> u64 {
         if let Some(number) = self.by_block.get(&block) {
             return *number;
@@ -41,7 +42,7 @@ impl Exports {
         self.last
     }
 
-    /// The block of a number, which may have been freed since.
+    /// Finds the block of a number. It may have been freed since.
     pub fn find(&self, number: u64) -> Option<Block> {
         self.by_number.get(&number).copied()
     }

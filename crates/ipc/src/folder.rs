@@ -1,5 +1,5 @@
-//! Where the sockets are: an abstract name, which a network namespace has for itself, and a file in a folder of the
-//! user's, which containers may share.
+//! Addresses of the sockets. Each has an abstract name, which belongs to a network namespace, and a
+//! file in a folder of the user, which containers may share.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -13,39 +13,39 @@ use rustix::process::geteuid;
 use crate::socket;
 use crate::token::Random;
 
-/// A socket of a process that is gone is removed from this age on: a younger one may not listen yet.
+/// Age from which the socket of an ended process is removed. A younger socket may not listen yet.
 const AGE: Duration = Duration::from_secs(10);
 
-/// What each name begins with, here and there.
+/// Beginning of each abstract name and file name.
 const PREFIX: &str = "gpushim-ipc-";
 
 fn file_name(name: &Random) -> String {
     format!("{PREFIX}{:032x}", u128::from_be_bytes(*name))
 }
 
-/// The name whose file name this is. `None`: it is none.
+/// Parses a file name. `None`: it is not a socket's.
 fn name_of(file_name: &str) -> Option<Random> {
     let number = u128::from_str_radix(file_name.strip_prefix(PREFIX)?, 16).ok()?;
     let name = number.to_be_bytes();
     (self::file_name(&name) == file_name).then_some(name)
 }
 
-/// The abstract address of a name.
+/// Abstract address of a name.
 pub fn in_network(name: &Random) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(
         file_name(name).as_bytes(),
     )?)
 }
 
-/// The names of all sockets in this network namespace, of all users.
+/// Names of all sockets in this network namespace, of all users.
 pub fn all_in_network() -> Vec<Random> {
     let table = fs::read("/proc/net/unix").unwrap_or_default();
     let table = String::from_utf8_lossy(&table);
     table.lines().filter_map(listener).collect()
 }
 
-/// The name in a line of `/proc/net/unix` (proc_pid_net(5)), if it is of a socket that listens. The server's end of each connection has
-/// the same name.
+/// Parses a line of `/proc/net/unix` (proc_pid_net(5)). Returns the name if the socket listens,
+/// since the server's end of each connection has the same name.
 fn listener(line: &str) -> Option<Random> {
     /// `__SO_ACCEPTCON`, in hexadecimal.
     const LISTENS: &str = "00010000";
@@ -56,7 +56,7 @@ fn listener(line: &str) -> Option<Random> {
     (flags == LISTENS).then(|| name_of(name))?
 }
 
-/// The names of all sockets in a folder.
+/// Names of all sockets in a folder.
 pub fn all_in(folder: &Path) -> Vec<Random> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files
@@ -64,17 +64,18 @@ pub fn all_in(folder: &Path) -> Vec<Random> {
         .collect()
 }
 
-/// The path of a name.
+/// Path of the socket with this name.
 pub fn path(folder: &Path, name: &Random) -> PathBuf {
     folder.join(file_name(name))
 }
 
-/// The folder of this user's sockets. It need not exist.
+/// Folder of this user's sockets. It need not exist.
 pub fn of_user() -> PathBuf {
     PathBuf::from(format!("/tmp/gpushim-{}", geteuid().as_raw()))
 }
 
-/// Whether a folder is there and only this user can enter it: in a folder for everybody another user may have made it.
+/// True if a folder exists and only this user can enter it. In a folder for all users, another user
+/// may have made it.
 pub fn is_private(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|found| {
         found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0
@@ -83,12 +84,12 @@ pub fn is_private(folder: &Path) -> bool {
 
 /// Makes the folder if need be. False: it is not this user's alone.
 pub fn make(folder: &Path) -> bool {
-    // Fails if it is there.
+    // Fails if the folder exists.
     let _ = DirBuilder::new().mode(0o700).create(folder);
     is_private(folder)
 }
 
-/// Removes sockets on which nobody listens: their processes were killed.
+/// Removes sockets that no process listens on: their processes were killed.
 pub fn tidy(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_old = entry.metadata().is_ok_and(|found| {
@@ -111,7 +112,7 @@ pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A folder that only this user can enter.
+    /// Makes a folder that only this user can enter.
     pub(crate) fn private() -> tempfile::TempDir {
         let mode = fs::Permissions::from_mode(0o700);
         let made = tempfile::Builder::new().permissions(mode).tempdir();

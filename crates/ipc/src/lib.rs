@@ -1,17 +1,22 @@
-//! What processes with gpushim say to each other, without CUDA: memory in pages for importers, and requests for memory that
-//! another process does not use.
+//! Messages between processes with gpushim, without CUDA: about memory in pages for importers, and
+//! about memory that a process does not use.
 //!
-//! Memory in pages has no IPC handle of the driver's. Its exporter gives a [`Token`] away instead, which fits into the
-//! 64 bytes of a handle, and serves a socket. Whoever has the token connects, shows its secret, and receives a
-//! descriptor of each piece of memory that the block lies on.
+//! Memory in pages has no IPC handle of the driver. Its exporter gives a [`Token`] away instead,
+//! which fits into the 64 bytes of a handle, and serves a socket. An importer with the token
+//! connects and shows its secret. It receives a descriptor of each piece of memory that the block
+//! lies on.
 //!
-//! A process whose device has no memory left asks all others of its user for what they do not use
-//! ([`PeerProcesses`]).
+//! A process whose device has no memory left asks all other processes of its user to free unused
+//! memory ([`PeerProcesses`]).
 //!
-//! Two things protect the memory. The peer on either end must be a process of the same user, as the kernel says
-//! (`SO_PEERCRED`), and the token has a random secret that is nowhere but in the token. The socket is found by a random
-//! name: in the network namespace (an abstract name), and else in a folder that only this user may enter, so that
-//! containers with different network namespaces need nothing but that folder in common.
+//! Two things protect the memory:
+//! - The peer process at either end must be of the same user, by the kernel's answer
+//!   (`SO_PEERCRED`).
+//! - The token has a random secret that is nowhere else.
+//!
+//! The socket has a random name. It is an abstract name in the network namespace, and also a file
+//! in a folder that only this user may enter. So containers with different network namespaces need
+//! only that folder in common.
 
 mod exports;
 mod folder;

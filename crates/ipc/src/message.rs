@@ -1,46 +1,47 @@
-//! What is said over the socket: a request, and the reply. Each is one packet.
+//! Messages over the socket: a request, and the reply. Each is one packet.
 
 use crate::token::Random;
 
-/// Pieces of one reply at most; the kernel passes 253 descriptors at once (`SCM_MAX_FD`), and those on their way count
-/// against the limit of the sender.
+/// Most pieces in one reply. The kernel passes 253 descriptors at once (`SCM_MAX_FD`), and
+/// descriptors that are not received yet count against the sender's limit.
 pub const BATCH: usize = 32;
 
-/// What one process asks another for.
+/// A request to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Pieces of a block.
+    /// Requests pieces of a block.
     Pieces(Request),
-    /// Memory that it does not use.
+    /// Requests memory that it does not use.
     Room(Room),
 }
 
-/// Asks for pieces of a block.
+/// A request for pieces of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The secret of the token.
+    /// Secret that the token has.
     pub secret: Random,
-    /// The block's number in the token.
+    /// Number of the block in the token.
     pub block: u64,
-    /// The first piece that is wanted, counted from 0.
+    /// The first wanted piece, counted from 0.
     pub first: u32,
 }
 
-/// Asks for memory of a device to go back to its driver. The reply is the number of bytes that did.
+/// A request to give memory of a device back to its driver. The reply is the number of bytes given
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The device, as `cuDeviceGetUuid` names it: processes may number their devices differently.
     pub device: [u8; 16],
-    /// Bytes that are wanted.
+    /// Number of bytes that are wanted.
     pub bytes: u64,
 }
 
-/// The first word of each request.
+/// First word of a request for pieces; [`ASKS_ROOM`] is the first word of a request for memory.
 const ASKS_PIECES: u32 = 0;
 const ASKS_ROOM: u32 = 1;
 
 impl Ask {
-    /// Bytes of a request at most.
+    /// Most bytes that a request has.
     pub(crate) const SIZE: usize = 32;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -61,7 +62,7 @@ impl Ask {
         bytes
     }
 
-    /// The request in these bytes. `None`: it is none.
+    /// Parses a request. `None`: the bytes are none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Ask> {
         let (kind, rest) = bytes.split_first_chunk()?;
         match (u32::from_ne_bytes(*kind), rest.len()) {
@@ -79,49 +80,49 @@ impl Ask {
     }
 }
 
-/// A piece of memory: its descriptor, and its bytes.
+/// A piece of memory, with its descriptor.
 #[derive(Debug)]
 pub struct Piece<F> {
-    /// The descriptor.
+    /// Descriptor of the memory.
     pub file: F,
-    /// Bytes.
+    /// Number of bytes of the memory.
     pub bytes: u64,
 }
 
-/// Some pieces of a block.
+/// A reply with pieces of a block.
 #[derive(Debug)]
 pub struct Reply<F> {
-    /// Pieces of the block.
+    /// Number of all pieces of the block.
     pub total: u32,
-    /// Bytes of all of them.
+    /// Bytes of all pieces of the block.
     pub bytes: u64,
     /// Bytes of the first piece before the block.
     pub offset: u64,
-    /// The pieces from the one that was asked for on, as many as fit.
+    /// Pieces from the requested one on, as many as fit.
     pub pieces: Vec<Piece<F>>,
 }
 
-/// Why there is no reply.
+/// Reason for a reply without pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such block, or no longer.
+    /// The block does not exist, or no longer.
     Gone,
     /// A call to the exporter's driver failed, with this code.
     Driver(u32),
 }
 
-/// The first word of a reply, if it has pieces.
+/// First word of a reply that has pieces.
 const PIECES: u32 = 0;
-/// The first word of a reply if the block is gone.
+/// First word of a reply if the block is gone.
 const GONE: u32 = 1;
-/// The first word of a reply if the driver refused.
+/// First word of a reply if the driver refused.
 const DRIVER: u32 = 2;
-/// Bytes of a reply before those of its pieces.
+/// Bytes of a reply before the sizes of its pieces.
 const HEAD: usize = 24;
-/// Bytes of a reply at most.
+/// Most bytes that a reply has.
 pub(crate) const REPLY: usize = HEAD + 8 * BATCH;
 
-/// The bytes of a reply, without its descriptors.
+/// Encodes a reply, without its descriptors.
 pub(crate) fn encode<F>(reply: &Result<Reply<F>, Refused>) -> Vec<u8> {
     let (kind, total, bytes, offset) = match reply {
         Ok(reply) => (PIECES, reply.total, reply.bytes, reply.offset),
@@ -139,7 +140,7 @@ pub(crate) fn encode<F>(reply: &Result<Reply<F>, Refused>) -> Vec<u8> {
     all
 }
 
-/// The reply in these bytes, with its descriptors. `None`: it is none.
+/// Parses a reply, with its descriptors. `None`: the bytes are none.
 pub(crate) fn decode<F>(bytes: &[u8], files: Vec<F>) -> Option<Result<Reply<F>, Refused>> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -147,7 +148,7 @@ pub(crate) fn decode<F>(bytes: &[u8], files: Vec<F>) -> Option<Result<Reply<F>, 
     match word(0)? {
         PIECES => {}
         GONE => return Some(Err(Refused::Gone)),
-        // 0 would say that it was served.
+        // 0 would mean success.
         DRIVER if total != 0 => return Some(Err(Refused::Driver(total))),
         _ => return None,
     }

@@ -1,4 +1,4 @@
-//! The user's other processes, which are asked for memory that they do not use.
+//! Requests to the user's other processes for memory that they do not use.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -12,13 +12,14 @@ use crate::message::{Ask, Room};
 use crate::socket::{self, connect_at_once};
 use crate::token::Random;
 
-/// After a process has not answered in time, it is not asked for this many times as long.
+/// Number of patience times for which a process is not asked again after it has not answered.
 const SILENCE: u32 = 10;
 
-/// What this process knows of others that it has asked.
+/// Record of other processes that did not answer.
 #[derive(Debug, Default)]
 pub struct PeerProcesses {
-    /// Those that did not answer in time, and when they are asked again: they may be stopped.
+    /// Processes that did not answer in time, and the time until which they are not asked again.
+    /// They may be stopped.
     silent: Mutex<Vec<(Random, Instant)>>,
 }
 
@@ -26,16 +27,19 @@ pub struct PeerProcesses {
 type Asked = (Random, KeptDescriptor);
 
 impl PeerProcesses {
-    /// Nobody was asked yet.
+    /// Starts without a record of any process.
     pub const fn new() -> PeerProcesses {
         let silent = Mutex::new(Vec::new());
         PeerProcesses { silent }
     }
 
-    /// Asks all other processes of this user that have a server for memory that they do not use, at the same time. Waits until
-    /// all have answered or `enough` bytes went back to the driver, but no longer than `patience`. Who has not answered by then
-    /// is not asked for ten times as long. Returns the bytes.
+    /// Asks all other processes of this user that have a server, at the same time, to free unused
+    /// memory. Returns the bytes that they gave back to the driver.
     ///
+    /// Waits until all have answered or `enough` bytes were given back, but no longer than
+    /// `patience`. A process that has not answered by then is not asked for ten times as long.
+    ///
+    /// `own`: this process's own server.
     /// `own`: this process's own server.
     pub fn make_room(
         &self,
@@ -52,7 +56,7 @@ impl PeerProcesses {
         self.ask(connect, room, enough, patience)
     }
 
-    /// Asks those that `connect` gives; it is told who is silent.
+    /// Asks the processes that `connect` connects to. Its argument is the names of silent ones.
     fn ask(
         &self,
         connect: impl FnOnce(&[Random]) -> Vec<Asked>,
@@ -90,7 +94,8 @@ impl PeerProcesses {
     }
 }
 
-/// Removes those that have answered or are gone. Returns the bytes that they gave back, as they say.
+/// Removes processes that have answered or are gone. Returns the bytes that they gave back, by
+/// their answers.
 fn take_answers(asked: &mut Vec<Asked>) -> u64 {
     let mut given: u64 = 0;
     asked.retain(|(_, socket)| {
@@ -104,8 +109,8 @@ fn take_answers(asked: &mut Vec<Asked>) -> u64 {
     given
 }
 
-/// Connections to servers of this user of which `is_wanted` holds: those in this network namespace, and those of others that have a
-/// file in the folder.
+/// Connects to servers of this user for which `is_wanted` is true. They are found in this network
+/// namespace, or by a file in the folder.
 fn connected(here: &[Random], folder: &Path, is_wanted: impl Fn(&Random) -> bool) -> Vec<Asked> {
     let in_network = here.iter().map(|name| (*name, folder::in_network(name)));
     let mut addresses: Vec<_> = in_network.collect();

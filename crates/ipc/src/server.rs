@@ -1,4 +1,4 @@
-//! The end that answers: one thread serves all other processes, and waits for none of them.
+//! The answering end. One thread serves all other processes, and waits for none of them.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -18,38 +18,38 @@ use crate::message::{self, Ask, BATCH, Refused, Reply, Request, Room};
 use crate::socket::{self, is_peer};
 use crate::token::{self, Random};
 
-/// Processes that are served at once; others wait in the queue of the socket.
+/// Most processes that are served at a time. Others wait in the queue of the socket.
 const MOST: usize = 64;
-/// Processes that wait there.
+/// Most processes that wait in the queue.
 const QUEUE: i32 = 128;
-/// A process that asks for nothing for so long is let go.
+/// Time after which a process without a request is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the thread looks whether it is to go on.
+/// Longest time between two checks that the service still runs.
 const LOOK: Duration = Duration::from_secs(1);
-/// Pause after connections could not be accepted, for want of descriptors.
+/// Pause after a connection could not be accepted, as when no descriptor is free.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a server answers with. It is called by the thread that runs the server.
+/// Source of a server's answers. The thread that runs the server calls it.
 pub trait Service {
-    /// Whether to go on; asked at least once in a second.
+    /// True if the server is to go on; asked at least once in a second.
     fn goes_on(&self) -> bool;
 
-    /// Pieces of a block.
+    /// Returns pieces of a block.
     ///
     /// # Errors
-    /// Why there are none.
+    /// The reason why there are none.
     fn pieces(&self, request: &Request) -> Result<Reply<OwnedFd>, Refused>;
 
-    /// Gives memory that is not in use back to the driver; the bytes that went back.
+    /// Gives unused memory back to the driver. Returns the bytes given back.
     fn make_room(&self, room: &Room) -> u64;
 }
 
-/// The sockets that a process answers at.
+/// Sockets that a process answers at.
 #[derive(Debug)]
 pub struct Server {
-    /// The random part of their name.
+    /// Random part of the sockets' names.
     pub name: Random,
-    /// What importers must know: it stands in tokens.
+    /// Secret that importers must show; tokens have it.
     pub secret: Random,
     listeners: Vec<KeptDescriptor>,
     path: Option<PathBuf>,
@@ -65,12 +65,12 @@ impl Server {
     /// Begins to listen, under a new name.
     ///
     /// # Errors
-    /// There are no sockets or no random bytes to be had.
+    /// The kernel gives no socket or no random bytes.
     pub fn open() -> io::Result<Server> {
         Server::open_in(&folder::of_user())
     }
 
-    /// As [`Server::open`], with the socket that is a file in this folder.
+    /// Begins to listen like [`Server::open`], with its file in this folder.
     pub(crate) fn open_in(folder: &Path) -> io::Result<Server> {
         let (name, secret) = (token::random()?, token::random()?);
         let mut server = Server {
@@ -79,7 +79,7 @@ impl Server {
             listeners: vec![listen(&folder::in_network(&name)?)?],
             path: None,
         };
-        // Without it, processes in other network namespaces find nothing.
+        // Without the file, processes in other network namespaces cannot find the server.
         if folder::make(folder) {
             folder::tidy(folder);
             let path = folder::path(folder, &name);
@@ -104,7 +104,7 @@ impl Server {
         self.listeners.iter().any(is_open)
     }
 
-    /// The process ends: removes what would be left of it.
+    /// Refuses connections and removes the file, at the end of the process.
     pub fn remove(&self) {
         self.close();
         if let Some(path) = &self.path {
@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// From here on who connects is refused, and need not wait.
+    /// Refuses all later connections at once, so that no process waits.
     fn close(&self) {
         for listener in self.listeners.iter().flat_map(KeptDescriptor::prove) {
             let _ = net::shutdown(listener, net::Shutdown::Both);
@@ -138,9 +138,9 @@ impl Server {
     /// Answers a request, if there is one.
     ///
     /// # Errors
-    /// The other process is to be let go.
+    /// The other process is to be disconnected.
     fn serve(&self, peer: &mut Peer, service: &impl Service) -> io::Result<()> {
-        // One byte more than a request has: a longer packet is none.
+        // One byte more than the longest request: a longer packet is no request.
         let mut bytes = [0; Ask::SIZE + 1];
         let Some(read) = socket::receive(&peer.socket, &mut bytes)? else {
             return Ok(());
@@ -172,10 +172,10 @@ fn listen(address: &SocketAddrUnix) -> io::Result<KeptDescriptor> {
     Ok(socket)
 }
 
-/// A process that connects, if there is one and it is this user's.
+/// Accepts a connection, if there is one and it is this user's.
 fn accept(listener: &KeptDescriptor) -> Option<Peer> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // A connection that was accepted cannot be put back: nothing is between the proof and the call.
+    // An accepted connection cannot be put back: nothing may come between the proof and the call.
     let socket = match net::accept_with(listener.prove().ok()?, flags) {
         Ok(socket) => KeptDescriptor::keep(socket).ok()?,
         Err(Errno::AGAIN) => return None,
@@ -188,7 +188,7 @@ fn accept(listener: &KeptDescriptor) -> Option<Peer> {
     is_peer(&socket).then_some(Peer { socket, until })
 }
 
-/// Sends a reply with its descriptors, of which the importer gets copies.
+/// Sends a reply with its descriptors. The importer gets copies of them.
 fn send(socket: &KeptDescriptor, reply: &Result<Reply<OwnedFd>, Refused>) -> io::Result<()> {
     let bytes = message::encode(reply);
     let pieces = reply.iter().flat_map(|reply| &reply.pieces);

@@ -1,4 +1,4 @@
-//! Sockets that are connected, and who is at their other end.
+//! Connected sockets, and checks of the process at the other end.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,17 +13,17 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
-/// The longest wait for the exporter, which may be stopped or busy: to connect, and for each reply.
+/// Longest wait for the exporter, which may be stopped or busy: to connect, and for each reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A socket that is not connected. It is closed when a new program replaces this one.
+/// Makes a socket that is not connected. It is closed when a new program replaces this one.
 pub fn unconnected(more: SocketFlags) -> io::Result<KeptDescriptor> {
     let flags = SocketFlags::CLOEXEC | more;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     KeptDescriptor::keep(socket)
 }
 
-/// A socket that is connected to a peer, with limits to each wait.
+/// Connects to a peer process, with a limit to each wait.
 pub fn connect(address: &SocketAddrUnix) -> io::Result<KeptDescriptor> {
     let socket = unconnected(SocketFlags::empty())?;
     let proven = socket.prove()?;
@@ -32,7 +32,7 @@ pub fn connect(address: &SocketAddrUnix) -> io::Result<KeptDescriptor> {
     to_peer(socket, address)
 }
 
-/// A socket that is connected to a peer. Neither this call nor any on the socket waits.
+/// Connects to a peer process. Neither this call nor any call on the socket waits.
 pub fn connect_at_once(address: &SocketAddrUnix) -> io::Result<KeptDescriptor> {
     to_peer(unconnected(SocketFlags::NONBLOCK)?, address)
 }
@@ -46,7 +46,8 @@ fn to_peer(socket: KeptDescriptor, address: &SocketAddrUnix) -> io::Result<KeptD
     }
 }
 
-/// Waits until one of these has a packet or a connection, or the program has closed it. False: time is up.
+/// Waits until one of the sockets has a packet or a connection, or the program has closed one.
+/// False: time is up.
 pub fn wait<'a>(sockets: impl Iterator<Item = &'a KeptDescriptor>, time: Duration) -> bool {
     let readable = |socket: &'a KeptDescriptor| {
         let proven = socket.prove()?;
@@ -66,7 +67,8 @@ pub fn send(socket: &KeptDescriptor, packet: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes of the next packet, which are cut to those of `into`. `None`: there is none yet. Does not wait.
+/// Receives the next packet, cut to the length of `into`, and returns its bytes. `None`: there is
+/// none yet. Does not wait.
 pub fn receive(socket: &KeptDescriptor, into: &mut [u8]) -> io::Result<Option<usize>> {
     match net::recv(socket.prove()?, into, RecvFlags::DONTWAIT) {
         Ok((read, _)) => Ok(Some(read)),
@@ -75,13 +77,15 @@ pub fn receive(socket: &KeptDescriptor, into: &mut [u8]) -> io::Result<Option<us
     }
 }
 
-/// Checks who connected or began to listen: a process of this process's user that has not ended. (Its sockets
-/// may be open in a child.) All users that this process's user namespace does not know are one.
+/// True if the other end connected or began to listen as a process of this process's user that has
+/// not ended. (Its sockets may be open in a child.) All users unknown to this process's user
+/// namespace count as one.
 pub fn is_peer(socket: &KeptDescriptor) -> bool {
     let Ok(socket) = socket.prove() else {
         return false;
     };
-    // Not rustix's own: it has no value for a process of another process namespace, whose id is 0 here.
+    // Not rustix's own type: it has no value for a process of another process namespace, whose id
+    // is 0 here.
     let mut peer = libc::ucred {
         pid: 0,
         uid: libc::uid_t::MAX,
@@ -101,7 +105,8 @@ pub fn is_peer(socket: &KeptDescriptor) -> bool {
     asked == 0 && peer.uid == geteuid().as_raw() && !Pid::from_raw(peer.pid).is_some_and(has_ended)
 }
 
-/// True if a process has ended, also one that its parent has not waited for. False if that cannot be told.
+/// True if a process has ended, even if its parent has not waited for it. False if that is not
+/// known.
 fn has_ended(process: Pid) -> bool {
     let process = match pidfd_open(process, PidfdFlags::empty()) {
         Ok(process) => process,

@@ -1,38 +1,40 @@
-//! What stands in a handle: 64 bytes that the importer's side of this library reads, and a driver refuses.
+//! Tokens in place of IPC handles: 64 bytes that the importer's library reads, and a driver
+//! refuses.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Random bytes.
+/// Random bytes of a name or a secret.
 pub type Random = [u8; 16];
 
-/// The first bytes of every token; the last of them is the version of the layout and of the messages.
+/// First bytes of every token. The last of them is the version of the layout and of the messages.
 const MAGIC: [u8; 8] = *b"gpushim\x01";
 
 /// Names one exported block of one process.
 ///
-/// Layout: magic (8 bytes), process id (4), zeros (4), name (16), secret (16), block (8), bytes (8). Numbers are in the
-/// byte order of the machine, which the two processes share.
+/// Layout: magic (8 bytes), process id (4), zeros (4), name (16), secret (16), block (8), bytes
+/// (8). Numbers are in the byte order of the machine, which the two processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The exporter's process id, as it sees it itself: for messages only, as other namespaces have other ids.
+    /// The exporter's process id in its own namespace. It is for messages only, as other namespaces
+    /// have other ids.
     pub process: u32,
-    /// Where the exporter listens: the random part of the socket's name, which others can see.
+    /// Random part of the socket's name, at which the exporter listens. Others can see it.
     pub name: Random,
     /// Proves that its owner was given the token.
     pub secret: Random,
-    /// The exporter's number for the block; no other block of it ever has the same.
+    /// The exporter's number for the block. None of its other blocks ever has the same.
     pub block: u64,
-    /// Bytes of the block.
+    /// Number of bytes of the block.
     pub bytes: u64,
 }
 
 impl Token {
-    /// Bytes of a token: those of `CUipcMemHandle` (`CU_IPC_HANDLE_SIZE` in cuda.h).
+    /// Bytes of a token, as many as `CUipcMemHandle` has (`CU_IPC_HANDLE_SIZE` in cuda.h).
     pub const SIZE: usize = 64;
 
-    /// The token as the bytes of a handle.
+    /// Encodes the token as the bytes of a handle.
     pub fn encode(&self) -> [u8; Token::SIZE] {
         let mut bytes = [0; Token::SIZE];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -44,13 +46,14 @@ impl Token {
         bytes
     }
 
-    /// True if the block ends within `memory` bytes when it begins `offset` bytes behind their beginning.
+    /// True if the block ends within `memory` bytes when it begins `offset` bytes after their
+    /// beginning.
     pub fn fits(&self, memory: u64, offset: u64) -> bool {
         let end = offset.checked_add(self.bytes);
         end.is_some_and(|end| offset < end && end <= memory)
     }
 
-    /// The token in a handle's bytes. `None`: the handle is the driver's, or another version's.
+    /// Parses a handle's bytes. `None`: the handle is the driver's, or another version's.
     pub fn decode(bytes: &[u8; Token::SIZE]) -> Option<Token> {
         let is_token = bytes[..8] == MAGIC && bytes[12..16] == [0; 4];
         is_token.then_some(())?;
@@ -64,13 +67,13 @@ impl Token {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that no other process can guess.
 ///
 /// # Errors
 /// The kernel has none.
 pub fn random() -> io::Result<Random> {
     let mut bytes = Random::default();
-    // As few as this come at once or not at all.
+    // The kernel returns so few bytes at once, or none.
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
     match filled == bytes.len() {
         true => Ok(bytes),
@@ -78,7 +81,7 @@ pub fn random() -> io::Result<Random> {
     }
 }
 
-/// Whether two secrets are equal, in a time that does not tell where they differ.
+/// True if two secrets are equal. The time does not depend on the place where they differ.
 pub fn is_same(one: &Random, other: &Random) -> bool {
     let differing = |all, (a, b): (&u8, &u8)| all | (a ^ b);
     one.iter().zip(other).fold(0, differing) == 0

@@ -4,28 +4,33 @@ use crate::layout::{self, Layout};
 use crate::memory::Memory;
 use crate::text;
 
-/// A code object, and the instruction that it is at.
+/// Code object, and its current instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// The address of the code object.
+    /// Address of the code object.
     pub code: u64,
-    /// The instruction, bytes from the first one; −1 before it.
+    /// Offset of the instruction from the first one, bytes; −1 before it.
     pub offset: i32,
 }
 
-/// Numbers of a [`Call::key`].
+/// Number of words of a [`Call::key`].
 pub const KEY: usize = 4;
 
 impl Call {
-    /// What tells this place from every other, as long as the process lives.
+    /// Returns a key that distinguishes this place from every other, as long as the process lives.
     ///
-    /// A code object may be freed and another one be made at its address, so the address alone would not do. From 3.12 on
-    /// a code object has a number that no other one gets, until four thousand million were made. Before, and after that,
-    /// the key has, beside the addresses of all parts and the first line, what tells their content: hash and length of the
-    /// name, hash, length and end of the file's path, length, beginning and end of the table of lines. Another place has
-    /// the same key only if a function with the same name, file and first line is compiled again, all parts come to lie
-    /// where those of the freed one lay, and only the middle of the table differs. It would then be shown with a wrong
-    /// line, nothing worse.
+    /// A code object may be freed and another one be made at its address, so the address alone is
+    /// not enough. From 3.12 on a code object has a unique number, until four thousand million were
+    /// made. Before, and after that, the key has:
+    ///
+    /// - the addresses of all parts and the first line;
+    /// - hash and length of the name;
+    /// - hash, length and end of the file's path;
+    /// - length, beginning and end of the table of lines.
+    ///
+    /// Another place has the same key only in one case. A function with the same name, file and
+    /// first line is compiled again, and all its parts lie where the freed ones lay. Only the
+    /// middle of its table differs. The place is then shown with a wrong line.
     #[inline]
     pub fn key(&self, memory: &impl Memory, layout: &Layout) -> Option<[u64; KEY]> {
         let word = |at: u64| memory.word(self.code.wrapping_add(at));
@@ -35,7 +40,7 @@ impl Call {
         if let Some(at) = layout.version {
             let number = memory.number(self.code.wrapping_add(at))?;
             if number != 0 {
-                // Each interpreter counts for itself. All of this is in one line of the cache.
+                // Each interpreter counts for itself. All of these words are in one cache line.
                 let number = u64::from(number.cast_unsigned());
                 return Some([self.code, place, number, word(layout.file)?]);
             }
@@ -47,7 +52,7 @@ impl Call {
     }
 }
 
-/// A number that depends on what name, file and table say.
+/// Returns a hash of the content of name, file and table.
 #[inline]
 fn content(memory: &impl Memory, layout: &Layout, [name, file, lines]: [u64; 3]) -> Option<u64> {
     let word = |at: u64, offset: u64| memory.word(at.wrapping_add(offset));
@@ -57,7 +62,7 @@ fn content(memory: &impl Memory, layout: &Layout, [name, file, lines]: [u64; 3])
     add(word(file, layout::TEXT_HASH)?);
     let letters = word(file, layout::TEXT_LENGTH)?;
     add(letters);
-    // No letter takes less than a byte, so that this is within the text, wherever its letters begin.
+    // A letter takes at least a byte, so this is within the text, wherever its letters begin.
     if letters > 0 && text::is_compact(memory, file)? {
         add(word(
             file,
@@ -66,7 +71,7 @@ fn content(memory: &impl Memory, layout: &Layout, [name, file, lines]: [u64; 3])
     }
     let length = word(lines, layout::SIZE)?;
     add(length);
-    // Objects are whole words.
+    // Objects consist of whole words.
     if length > 0 {
         add(word(lines, layout::BYTES)?);
         add(word(lines, layout::BYTES.wrapping_add(last_word(length)))?);
@@ -74,10 +79,10 @@ fn content(memory: &impl Memory, layout: &Layout, [name, file, lines]: [u64; 3])
     Some(sum)
 }
 
-/// Bits of the golden ratio: what it is multiplied by depends on all lower bits.
+/// Bits of the golden ratio: each bit of a product depends on all lower bits of the number.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The offset of the last word of a table of this size, rounded down to a whole word.
+/// Returns the offset of the last byte of a table of this size, rounded down to a whole word.
 fn last_word(bytes: u64) -> u64 {
     bytes.wrapping_sub(1) & !7
 }

@@ -3,22 +3,23 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Versions of Python whose frames are read: 3 and each of these.
+/// Minor versions of Python 3 whose frames are read.
 pub const VERSIONS: RangeInclusive<u8> = 8..=14;
 
-/// Why an interpreter's frames are not read.
+/// Reason why an interpreter's frames are not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declined {
-    /// A version whose frames are not known: 3 and this.
+    /// A version with unknown frames: 3 and this.
     Version(u8),
     /// A build without a GIL, where other threads change what a walk reads.
     FreeThreaded,
-    /// Its frames are not where those of its version are.
+    /// Its frames are not at the offsets of its version.
     Layout,
 }
 
 impl Declined {
-    /// Why the frames of every build of Python 3.`minor` are declined, with a GIL or without one; `None` if they are not.
+    /// Returns the reason why the frames of every build of Python 3.`minor` are declined, with a
+    /// GIL or without one. `None` if they are read.
     pub fn build(minor: u8, is_free_threaded: bool) -> Option<Declined> {
         if !VERSIONS.contains(&minor) {
             Some(Declined::Version(minor))

@@ -1,4 +1,4 @@
-//! The name, file and line of a call.
+//! Name, file and line of a call.
 
 use crate::call::Call;
 use crate::layout::{self, Layout};
@@ -7,14 +7,15 @@ use crate::memory::Memory;
 use crate::symbols::Types;
 use crate::text::Text;
 
-/// A table of lines is not longer: code of some million lines.
+/// Largest size of a table of lines, bytes: code of some million lines.
 const TABLE_MOST: u64 = 1 << 26;
-/// Nor is a file.
+/// Largest number of lines of a file.
 const LINES_MOST: i32 = 1 << 28;
 
 impl Call {
-    /// What `take` makes of the function's name, qualified from 3.11 on, and of its file's, as Python has it; and the
-    /// line, 0 if the instruction has none. `None` if it is no function's code.
+    /// Passes the function's name to `take`, qualified from 3.11 on, and its file's as Python has
+    /// it. Returns both results, and the line, 0 if the instruction has none. `None` if it is no
+    /// function's code.
     pub fn describe<T>(
         &self,
         memory: &impl Memory,
@@ -46,10 +47,10 @@ impl Call {
     }
 }
 
-/// Bytes of memory, read by pieces.
+/// Bytes of memory, read in pieces.
 struct Bytes<'a, M> {
     memory: &'a M,
-    /// The address of the next piece.
+    /// Address of the next piece.
     at: u64,
     end: u64,
     piece: [u8; 128],

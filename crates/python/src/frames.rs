@@ -1,25 +1,26 @@
-//! From frame to frame.
+//! Walk from frame to frame.
 
 use crate::call::Call;
 use crate::layout::{self, Boundary, Layout, OWNED_BY_GENERATOR, OWNED_BY_INTERPRETER};
 use crate::memory::Memory;
 use crate::symbols::Types;
 
-/// What a walk comes to, from the innermost frame out.
+/// Step of a walk, from the innermost frame outwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A function that has begun.
     Call(Call),
-    /// The frames since the last one, or since the beginning, are those of one native call of the evaluator.
+    /// The frames since the last `Entry`, or since the beginning, belong to one native call of the
+    /// evaluator.
     Entry,
 }
 
-/// Frames that a walk looks at. A chain that is damaged could be a ring.
+/// Largest number of frames of a walk: a damaged chain could be a ring.
 const MOST: usize = 4096;
 
-/// Walks the frames of a thread state and gives each step to `take`, until that says false. Returns whether the walk came
-/// to an end that is one: a frame that is none ends it, too. The thread state is in `memory`, and so are the frames from
-/// 3.11 on; before, they are objects like the code.
+/// Walks the frames of a thread state and gives each step to `take`, until it returns false. `None`
+/// if the walk ends at an invalid frame. The thread state is in `memory`, and so are the frames
+/// from 3.11 on. Before 3.11 frames are objects, like code.
 #[inline]
 pub fn steps(
     memory: &impl Memory,
@@ -62,20 +63,20 @@ pub fn steps(
     None
 }
 
-/// What a frame is.
+/// Function and boundary read from one frame.
 struct Read {
     /// The function, if it has begun.
     call: Option<Call>,
-    /// Whether no frame further out is of the same native call.
+    /// True if no frame further out is of the same native call.
     is_outermost: bool,
 }
 
-/// A frame object: up to 3.10.
+/// Reads a frame object: up to 3.10.
 #[inline]
 fn object(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> Option<Read> {
     let code = code_of(memory, memory, layout, types, frame)?;
     let last = memory.number(frame.wrapping_add(layout.frame.instruction))?;
-    // Up to 3.9 bytes, then instructions of two bytes; −1 before the first.
+    // Bytes up to 3.9, then instructions of two bytes; −1 before the first.
     let unit = if layout.minor < 10 { 1 } else { 2 };
     Some(Read {
         call: Some(Call {
@@ -86,7 +87,7 @@ fn object(memory: &impl Memory, layout: &Layout, types: &Types, frame: u64) -> O
     })
 }
 
-/// A frame of the interpreter: from 3.11 on.
+/// Reads a frame of the interpreter: from 3.11 on.
 #[inline]
 fn interpreter(
     memory: &impl Memory,
@@ -107,7 +108,7 @@ fn interpreter(
     let offset = instruction.wrapping_sub(code.wrapping_add(layout.instructions));
     let offset = i32::try_from(offset.cast_signed()).ok()?;
     let traceable = objects.number(code.wrapping_add(layout.first_traceable))?;
-    // As `_PyFrame_IsIncomplete`: it is being made, and `traceback` does not show it.
+    // Like `_PyFrame_IsIncomplete`: it is being made, and `traceback` does not show it.
     let is_begun = owner == OWNED_BY_GENERATOR || offset >= traceable.saturating_mul(2);
     Some(Read {
         call: is_begun.then_some(Call {
@@ -121,7 +122,7 @@ fn interpreter(
     })
 }
 
-/// The code object of a frame; `None` if it is none.
+/// Returns the code object of a frame; `None` if it has none.
 #[inline]
 fn code_of(
     memory: &impl Memory,

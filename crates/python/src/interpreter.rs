@@ -12,45 +12,46 @@ use crate::offsets::published;
 use crate::remembered::{self, RememberedFrame};
 use crate::symbols::{Symbols, this_thread};
 
-/// Whether the layout was found to be that of the interpreter.
+/// Result of checking the layout against the running interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// It is.
+    /// The layout is the interpreter's.
     Sound,
-    /// The thread runs no Python function by which to tell.
+    /// The thread runs no Python function for a check.
     NotYet,
-    /// It is not, and this is the first time that it is said.
+    /// The layout is another one, and this is the first report of it.
     Refused,
-    /// It is not.
+    /// The layout is another one.
     Not,
 }
 
-/// A thread state of the calling thread, whose frames can be read now.
+/// Thread state of the calling thread, whose frames can be read now.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     address: u64,
-    /// Whether the interpreter cannot end while the thread reads, which would free the frames.
+    /// True if the interpreter cannot end while the thread reads, which would free the frames.
     is_held: bool,
 }
 
-/// An interpreter, and where it has its frames.
+/// An interpreter, and the layout of its frames.
 #[derive(Debug)]
 pub struct Interpreter {
     symbols: Symbols,
     layout: Layout,
-    /// [`SOUND`], [`NOT`], or the stacks so far that were not sound.
+    /// [`SOUND`], [`NOT`], or the number of unsound stacks so far.
     state: AtomicU8,
 }
 
 const SOUND: u8 = u8::MAX;
 const NOT: u8 = u8::MAX - 1;
-/// Stacks that may be unsound before the layout counts as another one: a single one may be in the middle of a change.
+/// Number of stacks that may be unsound before the layout counts as another one. A single one may
+/// be in the middle of a change.
 const TRIES: u8 = 4;
-/// Functions of a stack that are looked at when the layout is checked.
+/// Number of functions of a stack that are read when the layout is checked.
 const LOOKED_AT: usize = 64;
 
 impl Interpreter {
-    /// The interpreter with these symbols.
+    /// Returns the interpreter with these symbols.
     ///
     /// # Errors
     /// Its frames cannot be read.
@@ -66,11 +67,11 @@ impl Interpreter {
         })
     }
 
-    /// Finds the interpreter of the process by its symbols, for which `look` gives an address or null. `None` if there
-    /// is none.
+    /// Finds the interpreter of the process by its symbols. `look` returns the address of a name,
+    /// or null. `None` if there is no interpreter.
     ///
     /// # Safety
-    /// What `look` gives is what CPython has under that name.
+    /// An address from `look` is the address of CPython's symbol with this name.
     pub unsafe fn find(
         look: impl Fn(&std::ffi::CStr) -> *mut std::ffi::c_void,
     ) -> Option<Result<Interpreter, Declined>> {
@@ -78,27 +79,32 @@ impl Interpreter {
         unsafe { Symbols::find(look) }.map(Interpreter::new)
     }
 
-    /// The address of the function that runs Python's instructions.
+    /// Returns the address of the function that runs Python's instructions.
     pub fn evaluator(&self) -> u64 {
         self.symbols.evaluator
     }
 
-    /// The version: 3 and this.
+    /// Returns the minor version; the major one is 3.
     pub fn minor(&self) -> u8 {
         self.symbols.minor
     }
 
-    /// The thread state of the calling thread, if its frames can be read now. `is_main`: it is the process's first
-    /// thread, which runs the interpreter, and so is the one that ends it.
+    /// Returns the thread state of the calling thread, if its frames can be read now. `is_main` is
+    /// true for the process's first thread: it runs the interpreter, and so ends it.
     ///
-    /// It is the thread's own, also while it does not hold the GIL. While the interpreter ends only the thread that ends
-    /// it has one: those of the others are freed then, and with them their frames from 3.11 on. Code stays: the frames'
-    /// references to it are never given back. A thread that has the GIL keeps the interpreter from its end, and so does
-    /// one that would have to end it; for every other one [`Interpreter::walk`] asks after each copy.
+    /// It is the thread's own state, even while the thread does not hold the GIL. While the
+    /// interpreter ends, only the thread that ends it has one. The states of the others are freed
+    /// then, from 3.11 on with their frames. Code stays: the frames' references to it are never
+    /// released.
+    ///
+    /// Two sorts of threads keep the interpreter from its end: one that holds the GIL, and the one
+    /// that would have to end it. For every other thread [`Interpreter::walk`] checks after each
+    /// copy.
     #[inline]
     pub fn state(&self, is_main: bool) -> Option<State> {
         let holder = self.holder();
-        // From 3.12 on the holder is the one that runs, also in a subinterpreter, and null without the GIL.
+        // From 3.12 on the holder is the running thread state, also in a subinterpreter, and null
+        // without the GIL.
         let running = holder.filter(|_| self.symbols.minor >= 12);
         let address = running.unwrap_or_else(|| self.own());
         if address == 0 {
@@ -116,7 +122,7 @@ impl Interpreter {
         unsafe { (self.symbols.of_this_thread)() as u64 }
     }
 
-    /// Whether the interpreter does not end, or this thread state ends it.
+    /// True if the interpreter does not end, or this thread state ends it.
     #[inline]
     fn lets_live(&self, state: u64) -> bool {
         // SAFETY: `_PyRuntime` is a global of the interpreter.
@@ -125,8 +131,9 @@ impl Interpreter {
         ending.is_some_and(|ending| ending == 0 || ending == state)
     }
 
-    /// The thread state by which the calling thread runs inside of another one of its own: up to 3.11 a subinterpreter's,
-    /// which [`Interpreter::state`] does not find. Asks the kernel: for stacks that do not add up.
+    /// Returns a second thread state of the calling thread, inside of which it runs. Up to 3.11
+    /// this is a subinterpreter's, which [`Interpreter::state`] does not find. Reads by the kernel:
+    /// for inconsistent stacks.
     #[cold]
     pub fn inner(&self, state: State) -> Option<State> {
         let holder = self.holder().filter(|holder| *holder != state.address)?;
@@ -137,8 +144,8 @@ impl Interpreter {
         })
     }
 
-    /// Whether what a thread state has are the innermost frames of its thread for sure, not those of an interpreter
-    /// that runs another one.
+    /// True if the frames of a thread state are surely the innermost ones of its thread. Otherwise
+    /// its interpreter may run another one.
     pub fn is_innermost(&self, state: State) -> bool {
         self.symbols.minor >= 12 || self.holder() == Some(state.address)
     }
@@ -149,7 +156,7 @@ impl Interpreter {
         (holder != 0).then_some(holder)
     }
 
-    /// Whether the layout fits, by the calling thread's state; quick once that is known.
+    /// True if the layout fits, by the calling thread's state; quick once that is known.
     #[inline]
     pub fn check(&self, state: State) -> Checked {
         match self.state.load(Ordering::Relaxed) {
@@ -187,7 +194,8 @@ impl Interpreter {
         }
     }
 
-    /// Whether the stack of a thread state is sound, and has a function; `None` if it is not sound. The kernel reads.
+    /// True if the stack of a thread state is sound and has a function, false if it has none.
+    /// `None` if it is not sound. Reads by the kernel.
     fn is_sound(&self, state: u64) -> Option<bool> {
         let (memory, layout, types) = (&Kernel, &self.layout, &self.symbols.types);
         let word = |at: u64| memory.word(state.wrapping_add(at));
@@ -214,14 +222,19 @@ impl Interpreter {
         is_sound.then_some(calls > 0)
     }
 
-    /// Walks the frames of a thread state, from the innermost out, as long as `take` says true.
+    /// Walks the frames of a thread state, from the innermost outwards, as long as `take` returns
+    /// true.
     ///
     /// # Safety
-    /// The state is one that [`Interpreter::state`] or [`Interpreter::inner`] gave the calling thread, which has run
-    /// nothing of Python since, and [`Interpreter::check`] said that the layout is sound.
+    /// The following must hold:
+    ///
+    /// - [`Interpreter::state`] or [`Interpreter::inner`] gave this state to the calling thread;
+    /// - the thread has run nothing of Python since;
+    /// - [`Interpreter::check`] said that the layout is sound.
     #[inline]
     pub unsafe fn walk(&self, state: State, take: impl FnMut(Step) -> bool) {
-        // SAFETY: the functions that a thread is in keep their frames, as long as it keeps them from being freed.
+        // SAFETY: the functions that a thread is in keep their frames, as long as it keeps them
+        // from being freed.
         let own = unsafe { Own::new() };
         if state.is_held {
             self.walk_in(&own, state.address, take);
@@ -230,9 +243,10 @@ impl Interpreter {
         }
     }
 
-    /// Whether a thread runs any function. PyTorch's threads for the backward pass run none, and allocate often: for them
-    /// the kernel is not asked. This reads the thread state a few instructions after [`Interpreter::state`] saw that the
-    /// interpreter does not end; it touches no frame: those are unmapped, and take longer to read.
+    /// True if a thread runs any function. PyTorch's threads for the backward pass run none, and
+    /// allocate often: they need no system call. This reads the thread state a few instructions
+    /// after [`Interpreter::state`] saw that the interpreter does not end. It reads no frame:
+    /// frames are unmapped, and take longer to read.
     #[inline]
     fn has_frames(&self, memory: &Own, state: u64) -> bool {
         let current = memory.word(state.wrapping_add(self.layout.current));
@@ -244,20 +258,20 @@ impl Interpreter {
         frame.is_some_and(|frame| frame != 0)
     }
 
-    /// Walks frames that are freed if another thread ends the interpreter meanwhile. It says so first in `finalizing`,
-    /// and when that is null again, the thread has no state any more.
+    /// Walks frames that are freed if another thread ends the interpreter meanwhile. That thread
+    /// sets `finalizing` first. When it is null again, this thread has no state any more.
     #[cold]
     #[inline(never)]
     fn walk_guarded(&self, state: u64, take: impl FnMut(Step) -> bool) {
         let is_still_there = || {
-            // What was copied was copied before this is read.
+            // The copy was made before this is read.
             fence(Ordering::Acquire);
             self.lets_live(state) && self.own() == state
         };
         self.walk_in(&Guarded::new(is_still_there), state, take);
     }
 
-    /// Whether a thread state is the calling thread's.
+    /// True if a thread state is the calling thread's.
     #[inline]
     fn is_own(&self, memory: &impl Memory, state: u64) -> bool {
         memory.word(state.wrapping_add(self.layout.thread_id)) == Some(this_thread())
@@ -265,11 +279,12 @@ impl Interpreter {
 
     #[inline]
     fn walk_in(&self, memory: &impl Memory, state: u64, take: impl FnMut(Step) -> bool) {
-        // SAFETY: frame objects belong to the native calls that run them, and code to frames, which keep it when they are
-        // freed with the state of their thread: none is freed while the thread is in it.
+        // SAFETY: frame objects belong to the native calls that run them, and code to frames, which
+        // keep it when they are freed with the state of their thread: none is freed while the
+        // thread is in it.
         let objects = unsafe { Own::new() };
         if self.is_own(memory, state) {
-            // A stack that does not end well was read as far as it is sound.
+            // A stack with an invalid end was read as far as it is sound.
             let _ = steps(
                 memory,
                 &objects,
@@ -281,11 +296,12 @@ impl Interpreter {
         }
     }
 
-    /// Puts the frames of a thread state into `into`, so that [`Interpreter::has_still`] can tell whether they are the
-    /// same at another time, and says how many they are. `None`: not all fit, or this version's cannot be told.
+    /// Puts the frames of a thread state into `into`, and returns their number.
+    /// [`Interpreter::has_still`] compares them later. `None` if not all fit, or if this version
+    /// does not allow the comparison.
     ///
     /// # Safety
-    /// As [`Interpreter::walk`].
+    /// The conditions of [`Interpreter::walk`].
     pub unsafe fn remember(&self, state: State, into: &[Cell<RememberedFrame>]) -> Option<usize> {
         self.layout.version?;
         // SAFETY: as in `walk`.
@@ -294,16 +310,16 @@ impl Interpreter {
         is_safe.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
     }
 
-    /// Has the memory brought nearer that [`Interpreter::has_still`] is going to read.
+    /// Prefetches the memory that [`Interpreter::has_still`] reads.
     #[inline]
     pub fn fetch(&self, frames: &[Cell<RememberedFrame>]) {
         remembered::fetch_all(&self.layout, frames);
     }
 
-    /// Whether a thread state has these frames, which [`Interpreter::remember`] gave, and no others.
+    /// True if a thread state has exactly these frames, which [`Interpreter::remember`] gave.
     ///
     /// # Safety
-    /// As [`Interpreter::walk`].
+    /// The conditions of [`Interpreter::walk`].
     #[inline]
     pub unsafe fn has_still(&self, state: State, frames: &[Cell<RememberedFrame>]) -> bool {
         // SAFETY: as in `walk`.
@@ -313,21 +329,23 @@ impl Interpreter {
             && remembered::are(&memory, &self.layout, state.address, frames)
     }
 
-    /// What tells the place of a call from every other, see [`Call::key`].
+    /// Returns the key that distinguishes the place of a call from every other, see [`Call::key`].
     ///
     /// # Safety
-    /// The call came from [`Interpreter::walk`] of the calling thread, which has run nothing of Python since.
+    /// The call came from [`Interpreter::walk`] of the calling thread, which has run nothing of
+    /// Python since.
     #[inline]
     pub unsafe fn key(&self, call: Call) -> Option<[u64; KEY]> {
         // SAFETY: as above.
         call.key(&unsafe { Own::new() }, &self.layout)
     }
 
-    /// What `take` makes of the name of a call's function, qualified from 3.11 on, and of the path of its file; and the
-    /// line, 0 if there is none. Takes as long as reading the table of lines does.
+    /// Passes the name of a call's function to `take`, qualified from 3.11 on, and the path of its
+    /// file. Returns both results, and the line, 0 if there is none. Takes as long as reading the
+    /// table of lines.
     ///
     /// # Safety
-    /// As [`Interpreter::key`].
+    /// The conditions of [`Interpreter::key`].
     pub unsafe fn describe<T>(
         &self,
         call: Call,

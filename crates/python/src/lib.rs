@@ -1,14 +1,16 @@
 //! The Python functions on the calling thread's stack, read from the frames of CPython 3.8 to 3.14.
 //! [`Owners`] has the names by which the program reaches its objects.
 //!
-//! [`Interpreter::find`] finds the interpreter of the process and the layout of its version. [`Interpreter::walk`]
-//! follows the frames of the calling thread and gives for each its [`Call`]: the code object, and how far it has come
-//! in it. Nothing of Python runs, nothing is allocated, no lock is taken, and the thread need not hold the GIL: it reads
-//! only what belongs to functions that the thread is in, and these keep it alive. [`Interpreter::describe`] gives a
-//! call's name, file and line, once for each [`Interpreter::key`].
+//! [`Interpreter::find`] finds the interpreter of the process and the layout of its version.
+//! [`Interpreter::walk`] follows the frames of the calling thread and gives the [`Call`] of each:
+//! the code object and its current instruction. No Python code runs, nothing is allocated, no lock
+//! is taken, and the thread need not hold the GIL. The walk reads only objects of functions that
+//! the thread is in, which keep them alive. [`Interpreter::describe`] gives a call's name, file and
+//! line, once for each [`Interpreter::key`].
 //!
-//! A layout is believed only after a walk through the kernel, which knows what is mapped, found a sound stack by it.
-//! Builds with another layout, as those for debugging references and those without a GIL, are declined.
+//! A layout is used only after a walk by the kernel, which never faults, has found a sound stack
+//! with it. Builds with another layout are declined, such as builds for debugging references or
+//! without a GIL.
 
 mod call;
 mod declined;

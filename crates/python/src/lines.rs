@@ -1,11 +1,11 @@
 //! The line of an instruction, by the tables of the three formats.
 //!
-//! All take the bytes of the table, the first line of the code object and an offset in bytes; `None` for an instruction
-//! that has no line.
+//! All take the bytes of the table, the first line of the code object and an offset in bytes;
+//! `None` for an instruction that has no line.
 
 use crate::layout::LineTable;
 
-/// The line of the instruction at an offset; −1 stands for before the first one.
+/// Returns the line of the instruction at an offset; −1 is the place before the first one.
 pub fn line_of(
     format: LineTable,
     mut table: impl Iterator<Item = u8>,
@@ -25,8 +25,8 @@ pub fn line_of(
     u32::try_from(line?).ok()
 }
 
-/// Objects/lnotab_notes.txt of 3.9: pairs of a byte, by how much the address rises, and a signed one, by how much the
-/// line then changes.
+/// Decodes Objects/lnotab_notes.txt of 3.9: pairs of a byte, the rise of the address, and a signed
+/// byte, the change of the line after it.
 fn deltas(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64) -> i32 {
     let (mut line, mut address) = (first_line, 0_i64);
     while let (Some(rise), Some(change)) = (table.next(), table.next()) {
@@ -39,8 +39,8 @@ fn deltas(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64) ->
     line
 }
 
-/// Objects/lnotab_notes.txt of 3.10: pairs of a byte, how long a range is, and a signed one, by how much its line is more
-/// than the last one; −128: it has none.
+/// Decodes Objects/lnotab_notes.txt of 3.10: pairs of a byte, the length of a range, and a signed
+/// byte, the change of its line from the last one. −128 marks a range without a line.
 fn ranges(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64) -> Option<i32> {
     let (mut line, mut end) = (first_line, 0_i64);
     while let (Some(length), Some(change)) = (table.next(), table.next()) {
@@ -56,15 +56,15 @@ fn ranges(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64) ->
     None
 }
 
-/// Objects/locations.md: entries of a byte with its highest bit set, four bits of code and three of length in
-/// instructions less one, then what the code says.
+/// Decodes Objects/locations.md. An entry begins with a byte: its highest bit is set, four bits are
+/// the code, three the length in instructions less one. The content defined by the code follows.
 fn locations(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64) -> Option<i32> {
     let (mut line, mut end) = (first_line, 0_i64);
     let mut next = table.next();
     while let Some(first) = next {
         let code = first >> 3 & 15;
         end += 2 * (i64::from(first & 7) + 1);
-        // The rest of an entry begins with no byte that has the highest bit set.
+        // No other byte of an entry has the highest bit set.
         let change = match code {
             // Without columns, and with all of them.
             13 | 14 => signed(table)?,
@@ -81,7 +81,8 @@ fn locations(table: &mut impl Iterator<Item = u8>, first_line: i32, offset: i64)
     None
 }
 
-/// A number in pieces of six bits, the lowest first, bit 6 set on all but the last; its lowest bit is the sign.
+/// Decodes a number in pieces of six bits, the lowest first, bit 6 set on all but the last. Its
+/// lowest bit is the sign.
 fn signed(table: &mut impl Iterator<Item = u8>) -> Option<i32> {
     let (mut value, mut shift) = (0_u32, 0);
     loop {

@@ -1,29 +1,29 @@
-//! Reading the memory of this process.
+//! Reads of the memory of this process.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::os::unix::fs::FileExt;
 
-/// Where a walk reads.
+/// Source of memory for a walk.
 pub trait Memory {
-    /// Copies bytes from an address; false if they are not there.
+    /// Copies bytes from an address; false if they are not mapped.
     fn read(&self, at: u64, into: &mut [u8]) -> bool;
 
-    /// The word of eight bytes at an address that is a multiple of 8.
+    /// Returns the word of eight bytes at an address that is a multiple of 8.
     #[inline]
     fn word(&self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         (is_plausible(at, 8) && self.read(at, &mut bytes)).then(|| u64::from_ne_bytes(bytes))
     }
 
-    /// The number of four bytes at an address that is a multiple of 4.
+    /// Returns the number of four bytes at an address that is a multiple of 4.
     #[inline]
     fn number(&self, at: u64) -> Option<i32> {
         let mut bytes = [0; 4];
         (is_plausible(at, 4) && self.read(at, &mut bytes)).then(|| i32::from_ne_bytes(bytes))
     }
 
-    /// The byte at an address.
+    /// Returns the byte at an address.
     #[inline]
     fn byte(&self, at: u64) -> Option<u8> {
         let mut bytes = [0];
@@ -31,9 +31,9 @@ pub trait Memory {
     }
 }
 
-/// Addresses below are never mapped.
+/// Lowest address that may be mapped.
 const LOWEST: u64 = 0x1_0000;
-/// The first address that is not a program's, with four levels of page tables.
+/// First address beyond a program's, with four levels of page tables.
 const HIGHEST: u64 = 1 << 47;
 
 #[inline]
@@ -41,16 +41,16 @@ fn is_plausible(at: u64, align: u64) -> bool {
     (LOWEST..HIGHEST).contains(&at) && at.is_multiple_of(align)
 }
 
-/// Memory that is read as it is: fast, and a fault where nothing is mapped.
+/// Memory that is read directly: fast, and a fault where nothing is mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Own(());
 
 impl Own {
-    /// Reads without asking.
+    /// Returns direct access without checks.
     ///
     /// # Safety
-    /// What is read by it must be mapped: objects of an interpreter whose layout was checked, and which stay as long as
-    /// they are read.
+    /// Only mapped memory may be read by it: objects of an interpreter whose layout was checked,
+    /// and which stay while they are read.
     pub unsafe fn new() -> Own {
         Own(())
     }
@@ -60,7 +60,8 @@ impl Memory for Own {
     #[inline]
     fn read(&self, at: u64, into: &mut [u8]) -> bool {
         for (place, at) in into.iter_mut().zip(at..) {
-            // SAFETY: who made this promised that it is mapped; volatile, since it belongs to others.
+            // SAFETY: who made this promised that it is mapped; volatile, since it belongs to
+            // others.
             *place = unsafe { (at as *const u8).read_volatile() };
         }
         true
@@ -68,7 +69,8 @@ impl Memory for Own {
 
     #[inline(always)]
     fn word(&self, at: u64) -> Option<u64> {
-        // SAFETY: who made this promised that it is mapped, and it is aligned; volatile, since it belongs to others.
+        // SAFETY: who made this promised that it is mapped, and it is aligned; volatile, since it
+        // belongs to others.
         is_plausible(at, 8).then(|| unsafe { (at as *const u64).read_volatile() })
     }
 
@@ -79,7 +81,7 @@ impl Memory for Own {
     }
 }
 
-/// Memory that is read by the kernel, which knows what is mapped: never a fault, and a system call each time.
+/// Memory that is read by the kernel: it never faults, and takes a system call each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 
@@ -102,8 +104,8 @@ impl Memory for Kernel {
     }
 }
 
-/// Memory that another thread may unmap at any time, and says so first. The kernel copies it block by block, and a block
-/// counts only if `is_still_there` says after the copy that it was not given up before.
+/// Memory that another thread may unmap at any time, after it has announced this. The kernel copies
+/// it block by block. A block counts only if `is_still_there` returns true after the copy.
 pub struct Guarded<V> {
     is_still_there: V,
     blocks: RefCell<Blocks>,
@@ -111,19 +113,19 @@ pub struct Guarded<V> {
 
 /// Bytes of a block: it lies within a page, and holds about twenty frames.
 const BLOCK: usize = 2048;
-/// Blocks that are kept: a thread state's fields and the frames are read in turns.
+/// Number of blocks that are kept: a thread state's fields and the frames are read in turns.
 const KEPT: usize = 2;
 
 struct Blocks {
-    /// Where each is from; 0: from nowhere.
+    /// Address of each block; 0 for none.
     begins: [u64; KEPT],
     bytes: [[u8; BLOCK]; KEPT],
-    /// The one that is written over next.
+    /// Index of the block that is overwritten next.
     next: usize,
 }
 
 impl<V: Fn() -> bool> Guarded<V> {
-    /// Reads as long as `is_still_there` says yes.
+    /// Returns memory that can be read as long as `is_still_there` returns true.
     pub fn new(is_still_there: V) -> Guarded<V> {
         Guarded {
             is_still_there,
@@ -137,7 +139,7 @@ impl<V: Fn() -> bool> Guarded<V> {
 }
 
 impl<V: Fn() -> bool> Memory for Guarded<V> {
-    /// Nothing that this reads goes beyond a block: it is aligned to its own size.
+    /// Reads within one block: an aligned word is, because a block is aligned to its own size.
     fn read(&self, at: u64, into: &mut [u8]) -> bool {
         let begin = at & !(BLOCK as u64 - 1);
         let mut blocks = self.blocks.borrow_mut();
@@ -164,7 +166,7 @@ impl<V: Fn() -> bool> Memory for Guarded<V> {
     }
 }
 
-/// As the kernel reads it by the file of the process's memory: some containers forbid the call above.
+/// Reads by the file of the process's memory: some containers forbid the system call above.
 fn by_file(at: u64, into: &mut [u8]) -> bool {
     let failed = std::io::Error::last_os_error().raw_os_error();
     if !matches!(failed, Some(libc::EPERM | libc::ENOSYS)) {
@@ -176,7 +178,6 @@ fn by_file(at: u64, into: &mut [u8]) -> bool {
 
 #[cfg(test)]
 pub mod made {
-    //! Memory that a test makes up.
 
     use super::Memory;
 
@@ -185,7 +186,7 @@ pub mod made {
     pub struct Made(pub Vec<(u64, Vec<u8>)>);
 
     impl Made {
-        /// Puts bytes somewhere; where.
+        /// Adds a region with these bytes; returns its address.
         pub fn put(&mut self, bytes: &[u8]) -> u64 {
             let at = self.0.last().map_or(0x10_0000, |(at, bytes)| {
                 (at + bytes.len() as u64).next_multiple_of(16) + 64
@@ -196,7 +197,7 @@ pub mod made {
     }
 
     impl Made {
-        /// Writes over what is there.
+        /// Overwrites bytes of a region.
         pub fn set(&mut self, at: u64, value: &[u8]) {
             let holds = |(begin, bytes): &&mut (u64, Vec<u8>)| {
                 (*begin..*begin + bytes.len() as u64).contains(&at)

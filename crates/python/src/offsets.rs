@@ -1,23 +1,25 @@
 //! The offsets that CPython 3.13 and later publish at the beginning of `_PyRuntime`, for debuggers.
 //!
-//! `_Py_DebugOffsets` is an array of numbers of eight bytes: 3.13 has it in Include/internal/pycore_runtime.h, 3.14 in
-//! Include/internal/pycore_debug_offsets.h, with more in between. It begins with a cookie, the version, and whether the
-//! build is one without a GIL.
+//! `_Py_DebugOffsets` is an array of numbers of eight bytes. 3.13 has it in
+//! Include/internal/pycore_runtime.h, 3.14 in Include/internal/pycore_debug_offsets.h, with
+//! additional numbers in between. It begins with a cookie, the version, and a flag of a build
+//! without a GIL.
 
 use crate::declined::Declined;
 use crate::layout::{ADAPTIVE, Boundary, FrameLayout, Layout};
 use crate::memory::Memory;
 
-/// What the numbers begin with.
+/// First number of the array, its cookie.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
-/// Where in the array the groups of a version begin, in numbers.
+/// Indexes in the array at which the groups of a version begin.
 struct Groups {
     /// `thread_state`: size, previous, next, interpreter, current frame, thread.
     thread: u64,
     /// `interpreter_frame`: size, previous, executable, instruction, locals, owner.
     frame: u64,
-    /// `code_object`: size, file, name, qualified name, table of lines, first line, …; instructions at 9.
+    /// `code_object`: size, file, name, qualified name, table of lines, first line, …; instructions
+    /// at 9.
     code: u64,
     /// `unicode_object`: size, state, length, size of the ASCII form.
     text: u64,
@@ -25,17 +27,19 @@ struct Groups {
 
 /// Group `runtime_state`: size, finalizing.
 const RUNTIME: u64 = 3;
-/// An offset beyond is none.
+/// Bound of plausible offsets.
 const FARTHEST: u64 = 1 << 16;
-/// How far before the instructions `_co_firsttraceable` is (Include/cpython/code.h): `co_extra` is in between.
+/// Distance of `_co_firsttraceable` before the instructions (Include/cpython/code.h): `co_extra` is
+/// in between.
 const TRACEABLE_BEFORE: u64 = 16;
-/// What a text has after the ASCII form: the length and the address of its UTF-8.
+/// Bytes of a text between the ASCII form and the head of another text: length and address of its
+/// UTF-8.
 const UTF8: u64 = 16;
 
-/// The layout of a version from 3.13 on.
+/// Returns the layout of a version from 3.13 on.
 ///
 /// # Errors
-/// There are no such numbers, they are of another version, or of a build without a GIL.
+/// The numbers are missing, or are of another version, or of a build without a GIL.
 pub fn published(memory: &impl Memory, runtime: u64, minor: u8) -> Result<Layout, Declined> {
     let groups = match minor {
         13 => Groups {
@@ -103,7 +107,8 @@ mod tests {
     use super::*;
     use crate::memory::made::Made;
 
-    /// The numbers of a version, as its header has them, with made-up values but for those that are named.
+    /// Returns the numbers of a version in the order of its header. The values are made up, except
+    /// the known ones.
     fn numbers(version: u64, count: u64, known: &[(u64, u64)]) -> Vec<u8> {
         let mut all: Vec<u64> = (0..count).map(|n| 8 * n + 1_000).collect();
         (all[0], all[1], all[2]) = (COOKIE, version, 0);
@@ -152,7 +157,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// No 3.14 was at hand: the places are those of its header, the values made up.
+    /// Places from the header of 3.14, with made-up values: no build of 3.14 was available.
     #[test]
     fn those_of_3_14_are_found_where_its_header_has_them() {
         let found = layout(&numbers(0x030e_00f0, 95, &[]), 14).expect("a layout");

@@ -1,7 +1,8 @@
-//! The names by which a Python program reaches device memory: runs the walk over the interpreter's objects.
+//! Names by which a Python program reaches device memory: runs the walk over the interpreter's
+//! objects.
 //!
-//! The walk itself is a program in Python, in the folder `owners`; its interface is in README.md there.
-//! It is compiled once in a namespace of its own, and called while the thread holds the GIL.
+//! The walk itself is a program in Python, in the folder `owners`; its interface is in README.md
+//! there. It is compiled once in a namespace of its own, and called while the thread holds the GIL.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::ptr;
@@ -13,7 +14,7 @@ mod slots;
 
 use api::{Api, Object};
 
-/// The program, see `owners/README.md`.
+/// Source of the walk, see `owners/README.md`.
 const PROGRAM: &CStr = match CStr::from_bytes_with_nul(
     concat!(
         include_str!("owners/objects.py"),
@@ -28,32 +29,33 @@ const PROGRAM: &CStr = match CStr::from_bytes_with_nul(
     Err(_) => panic!("the program contains a zero byte"),
 };
 
-/// The file name of the program's frames.
+/// File name of the program's frames.
 const FILE: &CStr = c"<gpushim owners>";
 
-/// The blocks that a walk looks for, and its limits.
+/// Blocks that a walk looks for, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'a> {
-    /// The begin and the end of each block, addresses, sorted and without overlaps.
+    /// Begin and end of each block, addresses, sorted and without overlaps.
     pub blocks: &'a [u64],
     /// Seconds after which the walk stops.
     pub budget_s: f64,
-    /// Also looks into the modules of libraries, which takes longer.
+    /// True to search the modules of libraries too, which takes longer.
     pub is_thorough: bool,
 }
 
-/// Tells how far a walk came.
+/// Result of a walk over the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walked {
     /// It ran to its end or until its time was up, and gave its text.
     Done,
-    /// A signal handler of the program raised an exception meanwhile, which is the thread's current one.
+    /// A signal handler of the program raised an exception meanwhile, which is the thread's current
+    /// one.
     Raised,
-    /// It failed, and no other will succeed.
+    /// It failed, and each further walk would fail too.
     Failed,
 }
 
-/// The walk of an interpreter, compiled at its first use.
+/// Walk of an interpreter, compiled at its first use.
 #[derive(Debug)]
 pub struct Owners {
     api: Api,
@@ -67,8 +69,8 @@ unsafe impl Send for Owners {}
 unsafe impl Sync for Owners {}
 
 impl Owners {
-    /// Makes the walk of an interpreter of version 3 and `minor`, whose functions `look` finds by name.
-    /// `None`: the version has none.
+    /// Makes the walk of an interpreter of version 3 and `minor`, whose functions `look` finds by
+    /// name. `None` if a function is missing, or the version has no walk.
     ///
     /// # Safety
     /// The addresses that `look` gives are CPython's functions and objects of these names, or null.
@@ -84,18 +86,19 @@ impl Owners {
         })
     }
 
-    /// Has the main thread call `act` between two of its Python instructions; needs no GIL.
-    /// False: its queue is full, or the interpreter does not run. `act` returns 0, or -1 with an
+    /// Makes the main thread call `act` between two of its Python instructions; needs no GIL. False
+    /// if its queue is full, or the interpreter does not run. `act` returns 0, or -1 with an
     /// exception set.
     pub fn at_safe_point(&self, act: unsafe extern "C" fn(*mut c_void) -> c_int) -> bool {
-        // SAFETY: CPython's functions, which any thread may call; `act` lives as long as the process.
+        // SAFETY: CPython's functions, which any thread may call; `act` lives as long as the
+        // process.
         unsafe {
             (self.api.is_initialized)() != 0 && (self.api.add_pending)(act, ptr::null_mut()) == 0
         }
     }
 
-    /// Runs `act` with the GIL, on a thread that has no Python frames. It waits for the GIL, and must
-    /// return before the interpreter ends. False: no interpreter runs.
+    /// Runs `act` with the GIL, on a thread without Python frames. It waits for the GIL, and must
+    /// return before the interpreter ends. False if no interpreter runs.
     pub fn with_gil(&self, act: impl FnOnce()) -> bool {
         // SAFETY: CPython's functions, which any thread may call while the interpreter runs.
         unsafe {
@@ -109,7 +112,7 @@ impl Owners {
         true
     }
 
-    /// Runs `act` without the GIL, so that other threads can have it.
+    /// Runs `act` without the GIL, so that other threads can take it.
     ///
     /// # Safety
     /// The thread holds the GIL, and `act` uses nothing of Python.
@@ -122,10 +125,10 @@ impl Owners {
         }
     }
 
-    /// Compiles the program, so that the first walk does not: some 20 ms.
+    /// Compiles the program, some 20 ms, so that the first walk does not have to.
     ///
     /// # Safety
-    /// As [`Owners::walk`].
+    /// The conditions of [`Owners::walk`].
     pub unsafe fn prepare(&self) -> Walked {
         // SAFETY: the caller promises it.
         match unsafe { self.compiled() } {
@@ -146,7 +149,8 @@ impl Owners {
             // SAFETY: as above.
             return unsafe { self.failure() };
         };
-        // SAFETY: as above; the blocks are bytes that are copied, and the tuple takes the references.
+        // SAFETY: as above; the blocks are bytes that are copied, and the tuple takes the
+        // references.
         let text = unsafe {
             let bytes = api.bytes(walk.blocks);
             let budget = (api.float)(walk.budget_s as c_double);
@@ -174,10 +178,11 @@ impl Owners {
         Walked::Done
     }
 
-    /// Tells a failure of the walk from an exception that a signal handler of the program raised.
+    /// Distinguishes a failure of the walk from an exception that a signal handler of the program
+    /// raised.
     ///
     /// # Safety
-    /// As [`Owners::walk`].
+    /// The conditions of [`Owners::walk`].
     unsafe fn failure(&self) -> Walked {
         // SAFETY: the caller promises the GIL.
         unsafe {
@@ -189,15 +194,17 @@ impl Owners {
         Walked::Raised
     }
 
-    /// The function `entry`, the methods `slots` and `collectable`, borrowed. `None`: with an exception.
+    /// Returns the function `entry` and the methods `slots` and `collectable`, borrowed. If it
+    /// returns `None`, an exception is set.
     ///
     /// # Safety
-    /// As [`Owners::walk`].
+    /// The conditions of [`Owners::walk`].
     unsafe fn compiled(&self) -> Option<[Object; 3]> {
         let mut program = self.program.lock().ok()?;
         if program[0].is_null() {
             let api = &self.api;
-            // SAFETY: the caller promises the GIL; the namespace lives as long as `entry`, which refers to it.
+            // SAFETY: the caller promises the GIL; the namespace lives as long as `entry`, which
+            // refers to it.
             unsafe {
                 let space = (api.dict)();
                 (api.put)(space, c"__builtins__".as_ptr(), (api.builtins)());
@@ -230,17 +237,17 @@ impl Owners {
         Some(*program)
     }
 
-    /// Has the interpreter call `act` when it ends, among the functions of the module `atexit`.
+    /// Registers `act` in the module `atexit`; the interpreter calls it when it ends.
     ///
     /// # Safety
-    /// As [`Owners::walk`].
+    /// The conditions of [`Owners::walk`].
     pub unsafe fn at_end(&self, act: Method) -> bool {
         // SAFETY: the caller promises the GIL.
         unsafe { self.api.register_at_end(act) }
     }
 }
 
-/// A method without arguments. It gets two objects that it does not use, and returns
+/// Method without arguments. It gets two objects that it does not use, and returns
 /// [`Owners::none`].
 pub type Method = unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void;
 
@@ -248,14 +255,14 @@ impl Owners {
     /// Returns a new reference to `None`, for a [`Method`].
     ///
     /// # Safety
-    /// As [`Owners::walk`].
+    /// The conditions of [`Owners::walk`].
     pub unsafe fn none(&self) -> *mut c_void {
         // SAFETY: the caller promises the GIL.
         unsafe { self.api.more(self.api.none) }
     }
 }
 
-/// A table entry of CPython's, `PyMethodDef` (Include/methodobject.h).
+/// Table entry of CPython, `PyMethodDef` (Include/methodobject.h).
 #[repr(C)]
 struct MethodDef {
     name: *const c_char,

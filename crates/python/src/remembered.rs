@@ -1,30 +1,30 @@
-//! Frames that were looked at before, and whether they are the same still.
+//! Frames that were read before, and a check that they are unchanged.
 //!
-//! From 3.12 on each code object has a number that no other one gets, so that a frame with the same code, number and
-//! instruction is at the same place in the source. To see that all frames are as they were takes three cache lines for
-//! each, which can be fetched before they are needed.
+//! From 3.12 on each code object has a unique number. So a frame with the same code, number and
+//! instruction is at the same place in the source. The check takes three cache lines for each
+//! frame, which can be fetched before they are needed.
 
 use std::cell::Cell;
 
 use crate::layout::{Layout, OWNED_BY_INTERPRETER};
 use crate::memory::Memory;
 
-/// A frame as it was when it was looked at. A value of zeros is no frame.
+/// Frame as it was when it was read. A value of zeros is no frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RememberedFrame {
     frame: u64,
-    /// As it stands in the frame.
+    /// Reference to the code object, as in the frame.
     code: u64,
     instruction: u64,
-    /// Of the code object, which belongs to one interpreter: the file's name.
+    /// Pointer to the file's name in the code object, which belongs to one interpreter.
     file: u64,
-    /// Of the code object; 0 for a frame of the interpreter's own.
+    /// Number of the code object; 0 for a frame of the interpreter's own.
     number: i32,
     owner: u8,
 }
 
-/// Puts the frames of a thread state into `into`, from the innermost out, and says how many they are. `None` if not all fit,
-/// or if they cannot be told from others later.
+/// Puts the frames of a thread state into `into`, from the innermost outwards. Returns their
+/// number. `None` if not all fit, or if one cannot be distinguished from others later.
 pub fn remember(
     memory: &impl Memory,
     layout: &Layout,
@@ -45,7 +45,7 @@ pub fn remember(
     Some(count)
 }
 
-/// Whether the frames of a thread state are these.
+/// True if the frames of a thread state are these.
 #[inline]
 pub fn are(
     memory: &impl Memory,
@@ -55,7 +55,7 @@ pub fn are(
 ) -> bool {
     let mut frame = innermost(memory, layout, thread_state);
     for known in remembered.iter().map(Cell::get) {
-        // Only now is it sure that there is a frame at this address.
+        // Only after this comparison is it sure that there is a frame at this address.
         if frame != Some(known.frame) || !is(memory, layout, &known) {
             return false;
         }
@@ -64,7 +64,7 @@ pub fn are(
     frame == Some(0)
 }
 
-/// Has all memory brought nearer that [`are`] is going to read.
+/// Prefetches all memory that [`are`] reads.
 #[inline]
 pub fn fetch_all(layout: &Layout, remembered: &[Cell<RememberedFrame>]) {
     for known in remembered.iter().map(Cell::get) {
@@ -109,7 +109,8 @@ fn is(memory: &impl Memory, layout: &Layout, known: &RememberedFrame) -> bool {
     if !is_same || known.number == 0 {
         return is_same;
     }
-    // The frame refers to the object, so it is there, and where code was there is code: it may be another one.
+    // The frame refers to the object, so it exists, and code is only replaced by code: it may be
+    // another one.
     let code = object(known.code);
     let number = layout
         .version
@@ -118,13 +119,13 @@ fn is(memory: &impl Memory, layout: &Layout, known: &RememberedFrame) -> bool {
         && memory.word(code.wrapping_add(layout.file)) == Some(known.file)
 }
 
-/// From 3.14 on the lowest bits of a reference are a tag.
+/// Returns the address of a reference: from 3.14 on its lowest bits are a tag.
 #[inline]
 fn object(reference: u64) -> u64 {
     reference & !7
 }
 
-/// Has a cache line brought nearer.
+/// Prefetches a cache line.
 #[inline]
 fn fetch(address: u64) {
     #[cfg(target_arch = "x86_64")]

@@ -1,41 +1,42 @@
-//! What is looked up in the process.
+//! Symbols of CPython that are looked up in the process.
 
 use std::ffi::{CStr, c_char, c_ulong, c_void};
 
-/// The addresses of the types that objects are told by.
+/// Addresses of types, by which objects are recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Types {
-    /// `PyCode_Type`.
+    /// Address of `PyCode_Type`.
     pub code: u64,
-    /// `PyUnicode_Type`.
+    /// Address of `PyUnicode_Type`.
     pub text: u64,
-    /// `PyBytes_Type`.
+    /// Address of `PyBytes_Type`.
     pub bytes: u64,
 }
 
-/// The functions and objects of an interpreter, all of which it exports.
+/// Functions and objects of an interpreter, all of which it exports.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbols {
-    /// The version: 3 and this.
+    /// Minor version; the major one is 3.
     pub minor: u8,
-    /// The address of `_PyRuntime`.
+    /// Address of `_PyRuntime`.
     pub runtime: u64,
-    /// The types.
+    /// Addresses of the object types.
     pub types: Types,
-    /// The address of `_PyEval_EvalFrameDefault`.
+    /// Address of `_PyEval_EvalFrameDefault`.
     pub evaluator: u64,
-    /// `PyGILState_GetThisThreadState`: looks into the thread's own storage; null where there is none.
+    /// `PyGILState_GetThisThreadState`: reads the thread's own storage; null if there is no state.
     pub of_this_thread: unsafe extern "C" fn() -> *mut c_void,
-    /// `PyThreadState_GetUnchecked`, before 3.13 `_PyThreadState_UncheckedGet`: up to 3.11 the thread state that holds the
-    /// GIL, from 3.12 on the thread's own if it holds it.
+    /// `PyThreadState_GetUnchecked`, before 3.13 `_PyThreadState_UncheckedGet`. Up to 3.11 it
+    /// returns the thread state that holds the GIL, from 3.12 on the thread's own if it holds it.
     pub holder: Option<unsafe extern "C" fn() -> *mut c_void>,
 }
 
 impl Symbols {
-    /// Looks them up by their names, for which `look` gives an address or null. `None` if there is no interpreter.
+    /// Looks the symbols up by their names. `look` returns the address of a name, or null. `None`
+    /// if there is no interpreter.
     ///
     /// # Safety
-    /// What `look` gives is what CPython has under that name.
+    /// An address from `look` is the address of CPython's symbol with this name.
     pub unsafe fn find(look: impl Fn(&CStr) -> *mut c_void) -> Option<Symbols> {
         let some = |name: &CStr| Some(look(name)).filter(|found| !found.is_null());
         let address = |name: &CStr| some(name).map(|found| found as u64);
@@ -79,19 +80,19 @@ impl Symbols {
     }
 }
 
-/// The minor version in `PY_VERSION_HEX`, of a version 3.
+/// Returns the minor version in `PY_VERSION_HEX`; `None` unless the major one is 3.
 fn of_number(version: c_ulong) -> Option<u8> {
     (version >> 24 == 3).then_some((version >> 16) as u8)
 }
 
-/// The minor version in a text like `3.8.18 (default, …`.
+/// Returns the minor version in a text like `3.8.18 (default, …`.
 fn of_text(text: &[u8]) -> Option<u8> {
     let rest = text.strip_prefix(b"3.")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
 }
 
-/// The thread that calls, as CPython numbers threads.
+/// Returns the id of the calling thread, as CPython numbers threads.
 #[inline]
 pub fn this_thread() -> u64 {
     // SAFETY: it cannot fail.

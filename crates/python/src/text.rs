@@ -4,17 +4,18 @@ use crate::layout::{self, Layout};
 use crate::memory::Memory;
 use crate::symbols::Types;
 
-/// A text, cut off after [`Text::ROOM`] bytes.
+/// Text, cut off after [`Text::ROOM`] bytes.
 pub struct Text {
     bytes: [u8; Text::ROOM],
     length: usize,
 }
 
 impl Text {
-    /// Bytes of a text at most: more than a trace keeps of it, so that it is seen there to be cut off.
+    /// Largest number of bytes of a text: more than a trace keeps of it, so that the trace marks it
+    /// as cut off.
     pub const ROOM: usize = 4_200;
 
-    /// No text.
+    /// Returns a text without letters.
     pub const fn new() -> Text {
         Text {
             bytes: [0; Text::ROOM],
@@ -22,10 +23,10 @@ impl Text {
         }
     }
 
-    /// The text.
+    /// Returns the text as UTF-8.
     pub fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..self.length).unwrap_or_default();
-        // Only whole letters are put there.
+        // Only whole letters are in the bytes.
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
@@ -41,7 +42,7 @@ impl Text {
         true
     }
 
-    /// Reads an object that is a `str`; `None` if it is none.
+    /// Reads an object that is a `str`; `None` if it is another one.
     pub fn read(
         &mut self,
         memory: &impl Memory,
@@ -83,7 +84,7 @@ impl Text {
                     .iter()
                     .rev()
                     .fold(0, |code, byte| code << 8 | u32::from(*byte));
-                // A half of a pair: a byte of a path that is no UTF-8.
+                // Half of a surrogate pair: a byte of a path that is no UTF-8.
                 let letter = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
                 if !self.push(letter) {
                     return Some(());
@@ -96,7 +97,7 @@ impl Text {
     }
 }
 
-/// Whether the letters of a text follow its head.
+/// True if the letters of a text follow its head.
 #[inline]
 pub fn is_compact(memory: &impl Memory, object: u64) -> Option<bool> {
     let state = memory.number(object.wrapping_add(layout::TEXT_STATE))?;

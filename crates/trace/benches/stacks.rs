@@ -1,6 +1,7 @@
-//! What it costs to turn a call stack into its id: `cargo bench --bench stacks`.
+//! Cost of turning a call stack into its id: `cargo bench --bench stacks`.
 //!
-//! Thousand stacks each, so that the figure divided by 1000 is one without the bench's own cost.
+//! Each run takes a thousand stacks, so that the figure divided by 1000 is without the bench's own
+//! cost.
 
 use divan::Bencher;
 use gpushim_trace::{StackNode, Writer, WriterOptions};
@@ -14,7 +15,7 @@ fn writer(dir: &tempfile::TempDir) -> Writer {
         .expect("a writable temporary directory")
 }
 
-/// Frames, the innermost first, of which the outer ones are those of all stacks of a family.
+/// Returns frames, the innermost first; the outer ones are common to all stacks of a family.
 fn stack(family: u64, number: u64, own: usize) -> [u64; FRAMES] {
     std::array::from_fn(|depth| {
         let number = if depth < own { number + 1 } else { 0 };
@@ -42,7 +43,7 @@ fn push_1000(
     });
 }
 
-/// The same stack again.
+/// Pushes one stack again and again.
 #[divan::bench(threads = [1, 2])]
 fn same(bencher: Bencher) {
     push_1000(bencher, &[stack(0, 0, 3)], |_, _| 0);
@@ -62,15 +63,15 @@ fn all_differ(bencher: Bencher) {
     push_1000(bencher, &stacks, |_, _| 0);
 }
 
-/// The same with 1,000 stacks, 40,000 nodes: more than the caches near a core hold.
+/// All 40 frames differ: 1,000 such stacks, 40,000 nodes, more than the caches near a core hold.
 #[divan::bench(threads = [1, 2])]
 fn all_differ_of_many(bencher: Bencher) {
     let stacks: Vec<_> = (0..1000).map(|family| stack(family, 0, 3)).collect();
     push_1000(bencher, &stacks, |_, _| 0);
 }
 
-/// The same with 64 stacks, when no node lies next to its parent, as they were added breadth first: each
-/// frame is looked up in the index.
+/// All 40 frames differ: 64 such stacks, added breadth first. No node lies next to its parent, so
+/// each frame is looked up in the index.
 #[divan::bench(threads = [1, 2])]
 fn all_differ_scattered(bencher: Bencher) {
     let stacks: Vec<_> = (0..64).map(|family| stack(family, 0, 3)).collect();
@@ -88,7 +89,7 @@ fn all_differ_scattered(bencher: Bencher) {
     });
 }
 
-/// The same stack below another range each time: looked up from the outermost frame on.
+/// One stack below another range each time: looked up from the outermost frame on.
 #[divan::bench(threads = [1, 2])]
 fn below_other_ranges(bencher: Bencher) {
     let stacks = [stack(0, 0, 3); 8];

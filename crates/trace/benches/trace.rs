@@ -1,4 +1,4 @@
-//! What recording one event costs: `cargo bench --bench trace`.
+//! Cost of recording one event: `cargo bench --bench trace`.
 //!
 //! The ring is larger than the sample so that pages are warm, as they are in a process that runs.
 
@@ -52,8 +52,8 @@ fn record_1000(bencher: Bencher) {
     });
 }
 
-/// Five hundred frees, each followed by an allocation of the same block, with this number of live blocks on each
-/// thread: a thousand events with live table and totals.
+/// Five hundred frees, each followed by an allocation of the same block, with this number of live
+/// blocks on each thread: a thousand events with live table and totals.
 #[divan::bench(threads = [1, 8], args = [100, 10_000])]
 fn free_and_alloc_500(bencher: Bencher, live: u64) {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -91,7 +91,7 @@ fn free_and_alloc_500(bencher: Bencher, live: u64) {
     });
 }
 
-/// The part of it that is the clock.
+/// The clock's part of this cost.
 #[divan::bench]
 fn now_1000(bencher: Bencher) {
     let dir = tempfile::tempdir().expect("a temporary directory");

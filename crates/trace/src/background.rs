@@ -1,17 +1,19 @@
-//! Threads of ours in a program's process: they must not keep it alive.
+//! Threads of gpushim in a program's process: they must not keep it alive.
 //!
-//! A process ends with its last thread. One whose `main` called `pthread_exit` would never end while a
-//! thread of ours waits for work, and as that blocks all signals, nothing could terminate it.
+//! A process ends with its last thread. If its `main` called `pthread_exit`, it would never end
+//! while a thread of gpushim waits for work. Because that thread blocks all signals, nothing could
+//! terminate the process.
 
 use std::sync::Mutex;
 use std::thread::{Builder, JoinHandle};
 use std::{fs, io};
 
-/// Starts a thread with a stack of this many bytes and all signals blocked but SIGBUS: the host's are for the host's
-/// threads, and a truncated trace is a fault of the thread that touches it, which is handled there.
+/// Starts a thread with a stack of this many bytes, and all signals blocked except SIGBUS. The
+/// program's signals are for its own threads. SIGBUS is a fault of a thread that accesses a
+/// truncated trace, and is handled in this thread.
 ///
 /// # Errors
-/// There are no more threads to be had.
+/// No more threads can be started.
 pub fn spawn(
     name: &str,
     stack: usize,
@@ -31,17 +33,17 @@ pub fn spawn(
     }
 }
 
-/// The kernel ids of our threads that run.
+/// Kernel ids of the running threads of gpushim.
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// A thread of ours, for as long as it runs.
+/// Registration of a thread of gpushim, while it runs.
 #[derive(Debug)]
 pub struct Background {
     id: u32,
 }
 
 impl Background {
-    /// The calling thread is one of ours until this is dropped.
+    /// Registers the calling thread as one of gpushim until this is dropped.
     pub fn new() -> Background {
         // SAFETY: gettid has no preconditions.
         let id = unsafe { libc::gettid() }.unsigned_abs();
@@ -66,16 +68,18 @@ impl Drop for Background {
     }
 }
 
-/// Whether no thread of the process is left but ours: its first one has ended, and all others.
+/// True if only threads of gpushim are left in the process: its first thread has ended, and all
+/// others.
 ///
-/// For threads that must not be the last one, because the exit handlers run on that: the spool's, which has
-/// a table of descriptors without the program's.
+/// For threads that must not be the last one, because the exit handlers run on the last one. The
+/// spool's thread is such a thread: its table of descriptors lacks the program's.
 pub fn is_left_alone() -> bool {
     let Ok(ours) = OURS.lock() else { return false };
     all_ended_but(|id| ours.contains(&id))
 }
 
-/// Whether the calling thread is the last of the process. When it returns, the exit handlers run on it.
+/// True if the calling thread is the last of the process. When it returns, the exit handlers run on
+/// it.
 pub fn is_last() -> bool {
     // SAFETY: gettid has no preconditions.
     let own = unsafe { libc::gettid() }.unsigned_abs();
@@ -96,7 +100,7 @@ fn all_ended_but(kept: impl Fn(u32) -> bool) -> bool {
     threads.all(|id: u32| kept(id) || has_ended(id))
 }
 
-/// Whether a thread of this process has ended, as far as that can be told.
+/// True if a thread of this process has surely ended.
 fn has_ended(id: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/self/task/{id}/stat")) else {
         return false;

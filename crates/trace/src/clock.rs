@@ -1,11 +1,12 @@
-//! The clock of the records: the processor's cycle counter where it is fit for it.
+//! The clock of the records: the processor's cycle counter if it is invariant.
 //!
-//! `rdtsc` costs about 17 ns less than `clock_gettime` here. Ticks become nanoseconds in the
-//! reader, by two pairs of (ticks, ns) in the header: one from the start, one refreshed now and then.
+//! `rdtsc` costs about 17 ns less than `clock_gettime` on the measured machine. The reader converts
+//! ticks to ns, by two pairs of (ticks, ns) in the header. One pair is from the start, the other is
+//! refreshed regularly.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which clock gives the ticks.
+/// Clock that gives the ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ClockSource {
@@ -16,7 +17,7 @@ pub enum ClockSource {
 }
 
 impl ClockSource {
-    /// The source of a number in a file.
+    /// Returns the source of a number in a file.
     pub const fn from_number(number: u32) -> Option<ClockSource> {
         match number {
             1 => Some(ClockSource::Tsc),
@@ -25,7 +26,7 @@ impl ClockSource {
         }
     }
 
-    /// The better clock of this machine.
+    /// Returns the better clock of this machine.
     pub fn detect() -> ClockSource {
         if has_invariant_tsc() {
             ClockSource::Tsc
@@ -34,7 +35,7 @@ impl ClockSource {
         }
     }
 
-    /// The ticks now.
+    /// Returns the current ticks.
     #[inline]
     pub fn now(self) -> u64 {
         match self {
@@ -47,10 +48,12 @@ impl ClockSource {
         }
     }
 
-    /// The ticks now, later than all that this thread has seen other threads do.
+    /// Returns the current ticks, later than all actions of other threads that this thread has
+    /// seen.
     ///
-    /// The processor may read its counter while it still waits for a lock to be ours: without a fence an
-    /// allocation was seen up to 233 ticks before the free that made room for it, 3 in 2 million hand-overs.
+    /// The processor may read its counter before it has finished waiting for a lock. Without a
+    /// fence an allocation was seen up to 233 ticks before the free that made room for it. That
+    /// occurred 3 times in 2 million hand-overs.
     #[inline]
     pub fn now_after(self) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -61,7 +64,8 @@ impl ClockSource {
         self.now()
     }
 
-    /// Ticks and ns of `CLOCK_MONOTONIC` at the same moment: the tightest of a few attempts.
+    /// Returns ticks and ns of `CLOCK_MONOTONIC` at the same moment: the tightest of a few
+    /// attempts.
     pub fn pair(self) -> Pair {
         if self == ClockSource::Monotonic {
             let ns = monotonic_ns();
@@ -90,16 +94,16 @@ impl ClockSource {
     }
 }
 
-/// The same moment on two clocks.
+/// One moment on two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// Ticks of the records' clock.
     pub ticks: u64,
-    /// `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC` at this moment, ns.
     pub ns: u64,
 }
 
-/// From ticks to ns since the start.
+/// Conversion of ticks to ns since the start.
 ///
 /// ```
 /// use gpushim_trace::{Calibration, Pair};
@@ -113,21 +117,22 @@ pub struct Pair {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// The pair of the start.
+    /// Pair taken at the start.
     pub start: Pair,
-    /// A later pair.
+    /// Pair taken later than `start`.
     pub later: Pair,
 }
 
 impl Calibration {
-    /// Whether the two pairs give a plausible rate (0.01 to 20 ticks per ns).
+    /// True if the two pairs give a plausible rate (0.01 to 20 ticks per ns).
     pub fn is_plausible(&self) -> bool {
         let ticks = self.later.ticks.saturating_sub(self.start.ticks);
         let ns = self.later.ns.saturating_sub(self.start.ns);
         ticks > 0 && ns > 0 && ticks / 20 <= ns && ns / 100 <= ticks
     }
 
-    /// Ns since the start; 0 for ticks before it; ticks taken as ns where the pairs make no sense.
+    /// Returns the ns since the start; 0 for ticks before it. Ticks count as ns if the pairs are
+    /// implausible.
     pub fn ns(&self, ticks: u64) -> u64 {
         let passed = u128::from(ticks.saturating_sub(self.start.ticks));
         if !self.is_plausible() {
@@ -140,7 +145,7 @@ impl Calibration {
     }
 }
 
-/// `CLOCK_MONOTONIC` in ns.
+/// Returns `CLOCK_MONOTONIC` in ns.
 pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -153,14 +158,15 @@ pub fn monotonic_ns() -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
-/// The wall clock, ns since 1970; 0 if it is set before that.
+/// Returns the wall clock, ns since 1970; 0 if it is set before that.
 pub fn wall_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |passed| passed.as_nanos() as u64)
 }
 
-/// CPUID leaf 0x8000_0007, EDX bit 8 (Intel SDM volume 3, "Invariant TSC"; AMD APM the same).
+/// True if CPUID leaf 0x8000_0007 has EDX bit 8 (Intel SDM volume 3, "Invariant TSC"; AMD APM the
+/// same).
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn has_invariant_tsc() -> bool {
     use core::arch::x86_64::__cpuid;

@@ -1,9 +1,14 @@
-//! What another process asks of the one that writes a trace: to pause, to resume, to set a mark.
+//! Requests of another process to the writer of a trace: pause, resume, set a mark, record owners.
 //!
-//! The control part of the file is a panel with one request. The asking process, which holds a lock on the file, fills in
-//! the request and gives the turn to the writer; a thread of the writer looks at the panel now and then, takes the
-//! request, and gives the turn back with its answer. What is in the panel may be hostile or damaged: the writer copies
-//! a bounded text, does what it knows, and answers to the rest that it does not know it.
+//! The control part of the file is a panel with one request. The asking process holds a lock on the
+//! file:
+//!
+//! 1. It fills in the request and passes the turn to the writer.
+//! 2. A thread of the writer polls the panel and takes the request.
+//! 3. The writer fills in its answer and passes the turn back.
+//!
+//! The content of the panel may be hostile or damaged. The writer copies a bounded text, and
+//! answers an unknown request with [`Answer::Unknown`].
 
 use std::sync::atomic::Ordering;
 use std::sync::atomic::{AtomicU64, fence};
@@ -17,18 +22,18 @@ mod tests;
 pub(crate) use asker::head;
 pub use asker::{Asker, Busy};
 
-/// What is asked for.
+/// Request of another process to the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// To record no more allocations.
+    /// Record no more allocations.
     Pause,
-    /// To record them again.
+    /// Record allocations again.
     Resume,
-    /// To set a mark of this name; at most [`control::TEXT_MAX`] bytes of it are passed on.
+    /// Set a mark of this name. At most [`control::TEXT_MAX`] bytes of it are passed on.
     Mark(String),
-    /// To record who keeps each block.
+    /// Record who keeps each block.
     Owners,
-    /// Something that this version does not know; only ever read.
+    /// A request that this version does not know; only ever read.
     Unknown,
 }
 
@@ -51,17 +56,17 @@ impl Request {
     }
 }
 
-/// What the writer answers.
+/// Answer of the writer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Answer {
-    /// It does not know the request.
+    /// The writer does not know the request.
     Unknown = 0,
-    /// It is done.
+    /// The request is complete.
     Done = 1,
-    /// It was so already.
+    /// The state asked for was set already.
     Already = 2,
-    /// It cannot be done in this process.
+    /// The request cannot be met in this process.
     Refused = 3,
 }
 
@@ -71,7 +76,7 @@ const ASKED: u64 = 1;
 const TAKEN: u64 = 2;
 const ANSWERED: u64 = 3;
 
-/// The bits of a turn that hold the state.
+/// Bits of a turn that hold the state.
 const STATE: u64 = 3;
 
 /// The control part of a trace.
@@ -84,12 +89,12 @@ pub struct Panel<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Taken {
     turn: u64,
-    /// What is asked for.
+    /// The request, to be served by the writer.
     pub request: Request,
 }
 
 impl<'a> Panel<'a> {
-    /// Of the words of the part. Without them nothing is ever asked.
+    /// Returns the panel in the words of the part. Without words there is never a request.
     pub(crate) fn new(words: &'a [AtomicU64]) -> Panel<'a> {
         Panel { words }
     }
@@ -108,22 +113,21 @@ impl<'a> Panel<'a> {
         }
     }
 
-    /// The word with the turn.
     fn turn(&self) -> u64 {
-        // Acquire: what comes with the turn is seen.
+        // Acquire: the words written before the turn was passed are seen.
         self.word(control::TURN)
             .map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Changes the turn; false if it is another one by now.
+    /// Changes the turn; false if it has changed meanwhile.
     fn pass(&self, from: u64, to: u64) -> bool {
-        // Release: what comes with the turn is seen by the other side. Acquire: as in `turn`.
+        // Release: the other side sees the words written before. Acquire: as in `turn`.
         let (done, not) = (Ordering::AcqRel, Ordering::Relaxed);
         self.word(control::TURN)
             .is_some_and(|word| word.compare_exchange(from, to, done, not).is_ok())
     }
 
-    /// Takes the request if there is one. One load if there is none.
+    /// Takes the request if there is one. Costs one load if there is none.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
         let turn = self.turn();
@@ -134,7 +138,7 @@ impl<'a> Panel<'a> {
 
     #[cold]
     fn take_at(&self, turn: u64) -> Option<Taken> {
-        // From now on the asking process leaves the request alone.
+        // From this point the asking process no longer changes the request.
         if !self.pass(turn, turn & !STATE | TAKEN) {
             return None;
         }
@@ -148,14 +152,15 @@ impl<'a> Panel<'a> {
         Some(Taken { turn, request })
     }
 
-    /// Answers a request.
+    /// Writes the answer and passes the turn back.
     pub fn answer(&self, taken: Taken, answer: Answer) {
         self.set(control::ANSWER, answer as u64);
-        // It fails only if the turn was overwritten meanwhile: then no process waits for this answer.
+        // This fails only if the turn was overwritten meanwhile. Then no process waits for this
+        // answer.
         let _ = self.pass(taken.turn & !STATE | TAKEN, taken.turn & !STATE | ANSWERED);
     }
 
-    /// A copy of the text, bounded whatever its length says.
+    /// Returns a copy of the text, bounded whatever its length word says.
     fn text(&self) -> String {
         let bytes = usize::try_from(self.get(control::TEXT_BYTES)).unwrap_or(usize::MAX);
         let bytes = bytes.min(control::TEXT_MAX);
@@ -166,17 +171,19 @@ impl<'a> Panel<'a> {
         String::from_utf8_lossy(&copied).into_owned()
     }
 
-    /// Puts a request down and gives the turn to the writer, who finds it whole. Returns the turn by which its answer is
-    /// known; `None` while the writer still serves the request of a process that has ended.
+    /// Writes a request and passes the turn to the writer, who finds it complete. Returns the turn
+    /// that identifies its answer. `None` while the writer still serves the request of a process
+    /// that has ended.
     ///
-    /// Only the process that holds the lock on the file asks.
+    /// Only the process that holds the lock on the file calls this.
     fn ask(&self, request: &Request) -> Option<u64> {
         let before = self.turn();
         if before & STATE == TAKEN {
             return None;
         }
         let turn = (before & !STATE).wrapping_add(STATE + 1);
-        // The lock is ours, so the process that asked before has ended: its request is dropped if it was not taken.
+        // This process holds the lock, so the process that asked before has ended. Its request is
+        // dropped if it was not taken.
         if !self.pass(before, turn | IDLE) {
             return None;
         }
@@ -195,7 +202,7 @@ impl<'a> Panel<'a> {
         self.pass(turn | IDLE, turn | ASKED).then_some(turn)
     }
 
-    /// The answer to the request with this turn, once it is there.
+    /// Returns the answer to the request with this turn, once there is one.
     fn answer_to(&self, turn: u64) -> Option<Answer> {
         (self.turn() == turn | ANSWERED).then(|| match self.get(control::ANSWER) {
             1 => Answer::Done,
@@ -204,7 +211,7 @@ impl<'a> Panel<'a> {
         })
     }
 
-    /// Takes a request back; false if the writer has taken it.
+    /// Withdraws a request; false if the writer has taken it.
     fn take_back(&self, turn: u64) -> bool {
         self.pass(turn | ASKED, turn | IDLE)
     }

@@ -1,21 +1,23 @@
-//! What one event says of memory, without knowledge of any block: the sums that it changes, and by how much.
+//! Effect of one event on the sums of memory, without knowledge of any block.
 //!
-//! The timeline of a running process applies it as it is. The command's ledger (`src/ledger`) knows the blocks too, and
-//! with them whether a free has an allocation, or which blocks go with a context; it takes the bytes of each event
-//! from here.
+//! The timeline of a running process applies it unchanged. The command's ledger (`src/ledger`) also
+//! knows the blocks. So it knows if a free has an allocation, and the blocks that end with a
+//! context. It takes the bytes of each event from this module.
 //!
-//! - Sums are those of a layer ([`Class::layer`](super::Class::layer)), never across. Only memory of a device is
-//!   *allocated* and *reserved*; of the other layers only the bytes asked for count.
-//! - *Allocated* is the block with what it was rounded up by, at least what was asked for. The words of a tensor's event
-//!   are the framework's own sums, not a cost.
-//! - *Reserved* are the segments of our pools, and what the driver handed out itself ([`flags::FORWARDED`]).
-//! - What failed (`result` other than 0) changes nothing.
-//! - A context takes with it what it had handed out, and the segments for which there is no [`Kind::Release`].
+//! - Sums are those of a layer ([`Class::layer`](super::Class::layer)), never across layers. Only
+//!   memory of a device is *allocated* and *reserved*. For other layers only the requested bytes
+//!   count.
+//! - *Allocated* is the size of the block after rounding, at least the requested size. The words of
+//!   a tensor's event are the framework's own sums, not a cost.
+//! - *Reserved* are the segments of gpushim's pools, and blocks handed out by the driver itself
+//!   ([`flags::FORWARDED`]).
+//! - A failed call (`result` other than 0) changes nothing.
+//! - The end of a context subtracts its blocks, and its segments without a [`Kind::Release`].
 
 use super::event::{Event, Layer, flags};
 use super::kind::Kind;
 
-/// What an event does to memory.
+/// Effect of an event on the sums of memory.
 ///
 /// ```
 /// use gpushim_trace::{Class, Cost, Effect, Event, Kind, flags};
@@ -32,42 +34,42 @@ use super::kind::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// The event changes no sum.
     None,
-    /// A block began to live.
+    /// The program allocated a block.
     Allocated(Bytes),
-    /// A block was given back.
+    /// The program freed a block.
     Freed(Bytes),
-    /// A pool took a segment of this many bytes.
+    /// A pool took a segment of this many bytes from the driver.
     Reserved(u64),
-    /// A pool gave a segment back.
+    /// A pool returned a segment of this many bytes to the driver.
     Released(u64),
-    /// A context ended with this many bytes, of blocks and of segments.
+    /// A context ended, and with it blocks and segments of these sizes.
     ContextGone {
-        /// Bytes of its blocks, rounded.
+        /// Bytes of the segments without a release of their own.
         allocated: u64,
-        /// Bytes of its segments.
+        /// Bytes of its segments that had no release of their own.
         reserved: u64,
     },
-    /// The driver said how many bytes of a device are in use, by all processes.
+    /// The driver reported the bytes of a device in use by all processes.
     InUse(u64),
 }
 
-/// The bytes of a block, by the sums that they count in.
+/// Bytes of a block, by the sums that count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes {
     /// The layer that counts them.
     pub layer: Layer,
-    /// Asked for.
+    /// Bytes that the program asked for.
     pub requested: u64,
-    /// Handed out, rounded to blocks.
+    /// Bytes handed out, rounded to blocks.
     pub allocated: u64,
-    /// Held from the driver, 0 for a block of a pool's segment.
+    /// Bytes reserved from the driver, 0 for a block of a pool's segment.
     pub reserved: u64,
 }
 
 impl Effect {
-    /// Of an event.
+    /// Returns the effect of an event.
     pub fn of(event: &Event) -> Effect {
         if event.result != 0 {
             return Effect::None;
@@ -88,7 +90,7 @@ impl Effect {
 }
 
 impl Bytes {
-    /// Of an allocation or a free.
+    /// Returns the bytes of an allocation or a free.
     pub fn of(event: &Event) -> Bytes {
         let layer = event.class.layer();
         let allocated = match layer {
@@ -106,7 +108,7 @@ impl Bytes {
 }
 
 impl Event {
-    /// What a framework says with an event that it has handed out and holds, bytes.
+    /// Returns the framework's allocated and reserved bytes, if the event carries them.
     pub fn framework(&self) -> Option<[u64; 2]> {
         let is_said = matches!(
             self.kind,

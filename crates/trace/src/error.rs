@@ -1,10 +1,10 @@
-//! The one error type of the crate.
+//! Error type of the crate.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// Why something could not be done with a trace. Its text completes "failed to …": what was to be done, the file, and
-/// after a colon what stood in the way.
+/// Error of an operation on a trace. Its text completes "failed to …". It has the operation, the
+/// file, and after a colon the reason.
 #[derive(Debug)]
 pub struct Error {
     what: &'static str,
@@ -14,7 +14,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// By what was found in a file.
+    /// Returns an error with a reason found in a file.
     pub(crate) fn new(what: &'static str, path: &Path, why: impl Into<String>) -> Error {
         Error {
             what,
@@ -24,7 +24,7 @@ impl Error {
         }
     }
 
-    /// By what the system said, after a text that ends with a colon, or is empty.
+    /// Returns an error of the system, after a text that ends with a colon, or is empty.
     pub(crate) fn io(what: &'static str, path: &Path, why: &str, source: io::Error) -> Error {
         Error {
             source: Some(source),
@@ -32,7 +32,7 @@ impl Error {
         }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -2,15 +2,15 @@
 
 use crate::kind::Kind;
 
-/// What sort of memory an event is about.
+/// Class of the memory that an event is about, by the call that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// `cuMemAlloc` and its kin.
+    /// `cuMemAlloc`: memory of a device.
     Device = 0,
-    /// `cuMemAllocManaged`.
+    /// `cuMemAllocManaged`: managed memory.
     Managed = 1,
-    /// `cuMemAllocPitch`.
+    /// `cuMemAllocPitch`: rows with a pitch.
     Pitched = 2,
     /// `cuArrayCreate`, `cuArray3DCreate`.
     Array = 3,
@@ -32,13 +32,13 @@ pub enum Class {
     Ipc = 11,
     /// `cuImportExternalMemory`: memory of another API.
     External = 12,
-    /// A framework's tensor.
+    /// Tensor made by a framework.
     Tensor = 13,
     /// A class that this version does not know; only ever read, never written.
     Unknown = 255,
 }
 
-/// The layer that accounts for the memory of a class: sums are taken within a layer, never across.
+/// Layer that accounts for the memory of a class. Sums are taken within a layer, never across.
 ///
 /// ```
 /// use gpushim_trace::{Class, Layer};
@@ -49,13 +49,13 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Layer {
-    /// What a framework hands out of memory that it holds.
+    /// Memory that a framework hands out from memory it holds.
     Tensor = 0,
     /// Memory of a device, handed to the program or a framework.
     Device = 1,
     /// Memory that moves between host and device.
     Managed = 2,
-    /// Pinned host memory.
+    /// Pinned memory of the host.
     Host = 3,
     /// Another address for memory that is counted elsewhere, in this process or another.
     Mapping = 4,
@@ -127,7 +127,7 @@ impl Class {
     }
 }
 
-/// Bits of [`Event::flags`]: where an allocation came from, and in what state.
+/// Bits of [`Event::flags`]: origin and state of an allocation.
 pub mod flags {
     /// A block whose work was known to be complete.
     pub const HIT: u16 = 1 << 0;
@@ -139,9 +139,10 @@ pub mod flags {
     pub const GROWN: u16 = 1 << 3;
     /// The call went to the driver as it was.
     pub const FORWARDED: u16 = 1 << 4;
-    /// A stream was capturing.
+    /// A stream was capturing during the call.
     pub const CAPTURE: u16 = 1 << 5;
-    /// Not an event: what was there before the recording began. In recordings of others only.
+    /// Not an event, but an allocation from before the recording began. Only in recordings of other
+    /// programs.
     pub const EARLIER: u16 = 1 << 6;
 
     /// The bits by name, in order.
@@ -156,7 +157,7 @@ pub mod flags {
     ];
 }
 
-/// What a call cost and how large its block is, packed into `extra[1]` of allocations and frees.
+/// Cost of a call and size of its block, packed into `extra[1]` of allocations and frees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Time spent in the driver for this call, ns; saturates at 4.29 s.
@@ -166,7 +167,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Blocks are counted in units of 512 bytes, the driver's own rounding, so that 32 bits reach 2 TiB.
+    /// Blocks are counted in units of 512 bytes, the driver's own rounding, so that 32 bits reach 2
+    /// TiB.
     pub const UNIT: u64 = 512;
 
     /// The word for a call that spent this time in the driver for a block of this many bytes.
@@ -205,27 +207,28 @@ impl Cost {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// Kind of the event, by its number in a file.
     pub kind: Kind,
-    /// To what sort of memory.
+    /// Class of the memory that the event is about.
     pub class: Class,
-    /// Bits of [`flags`].
+    /// Combination of the bits in [`flags`].
     pub flags: u16,
     /// Device ordinal, [`Event::NO_DEVICE`] if unknown.
     pub device: u8,
-    /// The number of the stream that a tensor was made for, 0 if that is not known; see [`Trace::stream`](crate::Trace::stream). Frees do not have it.
+    /// Number of the stream that a tensor was made for, 0 if unknown; see
+    /// [`Trace::stream`](crate::Trace::stream). Frees do not have it.
     pub stream: u8,
     /// The driver's result code, 0 for success.
     pub result: i16,
     /// Thread id, as `gettid` gives it.
     pub thread: u32,
-    /// Stack id, 0 for none.
+    /// Id of the call stack, 0 for none.
     pub stack: u32,
     /// Device address, or the handle that the kind names.
     pub address: u64,
-    /// Bytes asked for.
+    /// Size that the program asked for, in bytes.
     pub size: u64,
-    /// Two words that the kind names.
+    /// Two words, defined by the kind.
     pub extra: [u64; 2],
 }
 
@@ -233,7 +236,8 @@ impl Event {
     /// The device ordinal for "unknown".
     pub const NO_DEVICE: u8 = 255;
 
-    /// The [`Event::stream`] of the default stream, whose handle is 0. Larger numbers are named by facts.
+    /// The [`Event::stream`] of the default stream, whose handle is 0. Larger numbers are named by
+    /// facts.
     pub const DEFAULT_STREAM: u8 = 1;
 
     /// An event with nothing but its kind and class, on an unknown device.

@@ -1,4 +1,4 @@
-//! Running a model under loom, and what models are made of.
+//! Exploration of a model under loom, and types for models.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use loom::sync::atomic::AtomicU64 as Modelled;
 
 use super::ring::Word;
 
-/// Runs a model in every interleaving with at most `preemptions` preemptions; fails if there was only one interleaving.
+/// Runs a model in every interleaving with at most `preemptions` preemptions; fails if there was
+/// only one interleaving.
 ///
 /// Every model is run by this function.
 pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
@@ -16,7 +17,7 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let counted = Arc::clone(&runs);
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
-    // Of one interleaving: it only bounds the memory for it.
+    // Limit for one interleaving: it only bounds the memory.
     builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
@@ -27,7 +28,7 @@ pub fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     assert!(runs > 1, "nothing was explored");
 }
 
-/// What came about in any of the interleavings of a model.
+/// Outcomes of all interleavings of a model.
 #[derive(Clone, Default)]
 pub struct Outcomes(Arc<Mutex<BTreeSet<usize>>>);
 
@@ -41,17 +42,17 @@ impl Outcomes {
     }
 }
 
-/// `count` words of zero, as of a new part.
+/// Returns `count` words of zero, as in a new part.
 pub fn zeros<W>(word: impl Fn() -> W, count: usize) -> Box<[W]> {
     (0..count).map(|_| word()).collect()
 }
 
-/// Makes words whose every access is also one to a word that they all share.
+/// Makes words such that every access to one is also an access to a word shared by all.
 ///
-/// Loom tries two accesses to a word in both orders only if one is the last before the other, so that a
-/// thread that loads a word and then swaps it hides another's load before. These words are always tried in
-/// every order. Not for code that relies on acquire fences: with those the shared word would put things in
-/// an order that the code does not.
+/// Loom tries two accesses to a word in both orders only if no access is between them. So a thread
+/// that loads a word and then swaps it hides an earlier load of another thread. These words are
+/// always tried in every order. They are not for code that relies on acquire fences. With such
+/// fences the shared word would impose an order that the code does not have.
 pub fn crowd() -> impl Fn() -> Crowded {
     let all = Arc::new(Modelled::new(0));
     move || Crowded {
@@ -60,7 +61,6 @@ pub fn crowd() -> impl Fn() -> Crowded {
     }
 }
 
-/// One of them.
 pub struct Crowded {
     word: Modelled,
     all: Arc<Modelled>,

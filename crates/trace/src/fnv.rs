@@ -1,6 +1,6 @@
 //! Checksums: 64-bit FNV-1a, over bytes or over larger words.
 
-/// The sum of words, in their order.
+/// Returns the checksum of words, in their order.
 ///
 /// ```
 /// assert_eq!(gpushim_trace::fnv::sum([u64::from(b'a')]), 0xaf63_dc4c_8601_ec8c);

@@ -1,11 +1,17 @@
-//! Mappings of files that another program may truncate: a fault in one of them does not end the process.
+//! Guards of mapped files that another program may truncate: a fault in one does not end the
+//! process.
 //!
-//! An access beyond the end of a mapped file is a SIGBUS. The handler here puts private memory in place of the whole
-//! mapping, notes that the mapping has lost its file, and returns: the access is repeated and succeeds. A fault at any
-//! other address is handed on to the handler that was there before, as the kernel would have called it.
+//! An access beyond the end of a mapped file is a SIGBUS. The handler replaces the whole mapping by
+//! private memory, notes that the mapping has lost its file, and returns. The access is then
+//! repeated and succeeds. A fault at any other address goes to the handler installed before, called
+//! as the kernel would have called it.
 //!
-//! A thread that blocks SIGBUS, and a process that installs another handler later, are ended by such a fault as they
-//! would be natively. The writer's background thread therefore asks [`Guard::probe`] each time it comes by.
+//! Two cases are not covered; the fault then ends the thread or process as without this handler:
+//!
+//! - the thread blocks SIGBUS;
+//! - the process installs another handler later.
+//!
+//! The writer's background thread therefore calls [`Guard::probe`] at each poll.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -13,23 +19,24 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::{io, iter, ptr};
 
-/// Mappings of a block of slots. A process that writes has one block, and guards no further ones.
+/// Number of mappings in a block of slots. A process that writes has one block, and guards no
+/// further mappings.
 const SLOTS: usize = 64;
 
-/// The addresses of a mapping; both 0 where there is none.
+/// Addresses of a mapping; both 0 if the slot has none.
 #[derive(Debug)]
 struct Slot {
     is_taken: AtomicBool,
-    /// It is one that a reader made.
+    /// True if a reader made the mapping.
     is_read: AtomicBool,
     from: AtomicUsize,
     to: AtomicUsize,
     is_lost: AtomicBool,
-    /// Bytes before the access that found it lost.
+    /// Bytes of the mapping before the access that found it lost.
     lost_at: AtomicUsize,
 }
 
-/// Slots, and the block after them.
+/// Slots, and the next block.
 struct Block {
     slots: [Slot; SLOTS],
     next: AtomicPtr<Block>,
@@ -66,13 +73,13 @@ fn blocks() -> impl Iterator<Item = &'static Block> {
     iter::successors(Some(&GUARDED), |block| block.after())
 }
 
-/// Takes a slot that is free, of the blocks that there are.
+/// Takes a free slot of the existing blocks.
 fn take() -> Option<&'static Slot> {
     let mut slots = blocks().flat_map(|block| &block.slots);
     slots.find(|slot| !slot.is_taken.swap(true, Ordering::Acquire))
 }
 
-/// Adds a block to the last one, unless another thread does.
+/// Appends a block after the last one, unless another thread does.
 fn grow() {
     let new = Box::into_raw(Box::new(Block::new()));
     let put = blocks().last().is_some_and(|last| {
@@ -88,10 +95,10 @@ fn grow() {
     }
 }
 
-/// Whether a mapping that a reader made has lost its file.
+/// True if a mapping that a reader made has lost its file.
 static READ_LOST: AtomicBool = AtomicBool::new(false);
 
-/// What SIGBUS did before.
+/// Action of SIGBUS before the handler was installed.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: written once, before the handler that reads it is installed.
@@ -99,7 +106,7 @@ unsafe impl Sync for Before {}
 
 static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// A mapping that is guarded until [`Guard::release`], which must come before the mapping ends.
+/// A mapping that is guarded until [`Guard::release`], which must precede the end of the mapping.
 #[derive(Debug)]
 pub(crate) struct Guard {
     slot: Option<&'static Slot>,
@@ -107,12 +114,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Guards a writer's mapping of `bytes` bytes from address `from` on. The first call installs the signal handler.
+    /// Guards a writer's mapping of `bytes` bytes from address `from` on. The first call installs
+    /// the signal handler.
     pub fn new(from: usize, bytes: usize) -> Guard {
         Guard::with(take(), false, from, bytes)
     }
 
-    /// As [`Guard::new`], a mapping that is only read: there is a slot for each.
+    /// Guards a mapping like [`Guard::new`], but one that is only read. There is a slot for each
+    /// reader.
     pub fn of_reader(from: usize, bytes: usize) -> Guard {
         let slot = iter::repeat_with(take).find_map(|slot| {
             if slot.is_none() {
@@ -147,7 +156,7 @@ impl Guard {
         self.slot
     }
 
-    /// No longer guards: the mapping is about to end.
+    /// Ends the guard before the mapping ends.
     pub fn release(&self) {
         let slot = self.slot();
         if let Some(slot) = slot.filter(|_| !self.is_released.swap(true, Ordering::Relaxed)) {
@@ -158,21 +167,21 @@ impl Guard {
         }
     }
 
-    /// Whether the mapping has lost its file: what is in it is private memory, and nothing is kept.
+    /// True if the mapping has lost its file: its content is private memory, and nothing is kept.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.slot()
             .is_some_and(|slot| slot.is_lost.load(Ordering::Relaxed))
     }
 
-    /// Bytes of the mapping before the access that found its file lost.
+    /// Returns the bytes of the mapping before the access that found its file lost.
     pub fn lost_at(&self) -> Option<usize> {
         let slot = self.slot().filter(|_| self.is_lost())?;
         Some(slot.lost_at.load(Ordering::Relaxed))
     }
 
-    /// Looks whether the file still reaches to the mapping's end, and puts private memory in its place if not.
-    /// Nothing happens before Linux 5.14.
+    /// Checks that the file still reaches the mapping's end, and puts private memory in its place
+    /// if not. Before Linux 5.14 it does nothing.
     pub fn probe(&self) {
         let Some(slot) = self.slot() else { return };
         let (from, to) = (
@@ -199,15 +208,17 @@ impl Drop for Guard {
 
 const PAGE: usize = 4096;
 
-/// Whether a file that a reader of this process had mapped has lost bytes, so that what was read of it since is zeros.
+/// True if a file mapped by a reader of this process has lost bytes. Reads of it since then give
+/// zeros.
 pub(crate) fn read_lost() -> bool {
     READ_LOST.load(Ordering::Relaxed)
 }
 
-/// Puts private memory in place of a mapping, of which an address could not be read. Safe in a signal handler.
+/// Puts private memory in place of a mapping with an address that could not be read. Safe in a
+/// signal handler.
 fn replace(slot: &Slot, from: usize, to: usize, address: usize) -> bool {
-    // SAFETY: the range is a mapping that its owner keeps until it has taken the range out of the slot. All accesses
-    // to it are atomic ones of words that may have any value.
+    // SAFETY: the range is a mapping that its owner keeps until it has taken the range out of the
+    // slot. All accesses to it are atomic ones of words that may have any value.
     let at = unsafe {
         libc::mmap(
             from as *mut _,
@@ -231,7 +242,8 @@ fn replace(slot: &Slot, from: usize, to: usize, address: usize) -> bool {
 }
 
 fn install() {
-    // SAFETY: zeros are a valid sigaction; the old one is stored before the handler that reads it can run.
+    // SAFETY: zeros are a valid sigaction; the old one is stored before the handler that reads it
+    // can run.
     unsafe {
         let before = BEFORE.0.get().cast::<libc::sigaction>();
         if libc::sigaction(libc::SIGBUS, ptr::null(), before) != 0 {
@@ -240,7 +252,7 @@ fn install() {
         let mut ours: libc::sigaction = std::mem::zeroed();
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus;
         ours.sa_sigaction = handler as usize;
-        // On the stack on which the host's own handler expects to run.
+        // Runs on the stack that the host's own handler expects.
         let kept = libc::SA_ONSTACK | libc::SA_RESTART | libc::SA_NODEFER;
         ours.sa_flags = libc::SA_SIGINFO | ((*before).sa_flags & kept);
         ours.sa_mask = (*before).sa_mask;
@@ -253,7 +265,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code > 0 {
         for slot in blocks().flat_map(|block| &block.slots) {
-            // Acquire: the end belongs to this beginning.
+            // Acquire: the end read next belongs to this beginning.
             let from = slot.from.load(Ordering::Acquire);
             let to = slot.to.load(Ordering::Relaxed);
             if from != 0 && (from..to).contains(&address) && replace(slot, from, to, address) {
@@ -264,7 +276,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     hand_on(signal, info, context);
 }
 
-/// Does what would have been done with the signal before.
+/// Performs the action that the signal had before.
 fn hand_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: stored before this handler was installed, and only read since.
     let before = unsafe { (*BEFORE.0.get()).assume_init_ref() };
@@ -274,8 +286,8 @@ fn hand_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
         // A fault that is ignored ends the process, too.
         libc::SIG_IGN if !is_fault => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the old action is a valid one. The fault comes again when this returns; a signal that was sent
-            // is sent again, and delivered when this returns.
+            // SAFETY: the old action is a valid one. The fault comes again when this returns; a
+            // signal that was sent is sent again, and delivered when this returns.
             unsafe {
                 libc::sigaction(signal, before, ptr::null_mut());
                 if !is_fault {

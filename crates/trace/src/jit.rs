@@ -1,5 +1,5 @@
-//! The jit part: names of code that is in no file, as interpreters and compilers at run time say them in
-//! a perf map (`/tmp/perf-PID.map`; Linux, tools/perf/Documentation/jit-interface.txt).
+//! The jit part: names of code that is in no file. Interpreters and compilers at run time write
+//! them to a perf map (`/tmp/perf-PID.map`; Linux, tools/perf/Documentation/jit-interface.txt).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -7,23 +7,23 @@ use std::sync::atomic::Ordering;
 use super::ring::Word;
 use super::space::Room;
 
-/// What is in the part: records of two words. The words of the first [`FIRST`](layout::FIRST) have other
-/// uses.
+/// Layout of the part: records of two words. The words of the first [`FIRST`](layout::FIRST)
+/// records have other uses.
 pub mod layout {
-    /// Word: records that are complete.
+    /// Word: number of complete records.
     pub const COMMITTED: usize = 0;
-    /// Word: names that did not fit.
+    /// Word: number of names that did not fit.
     pub const CUT: usize = 1;
-    /// The first record.
+    /// Index of the first record.
     pub const FIRST: usize = 4;
-    /// Words of a record in this version: the address of the code, then its bytes and the string id of its
-    /// name × 2³².
+    /// Words of a record in this version: the address of the code, then its bytes and the string id
+    /// of its name × 2³².
     pub const WORDS: usize = 2;
     /// Bytes of a record in this version.
     pub const BYTES: usize = 8 * WORDS;
 }
 
-/// The jit part. One thread at a time adds to it.
+/// View of the jit part. One thread at a time adds to it.
 #[derive(Debug)]
 pub struct Jit<'a, W> {
     words: &'a [W],
@@ -31,7 +31,7 @@ pub struct Jit<'a, W> {
 }
 
 impl<'a, W: Word> Jit<'a, W> {
-    /// Over the words of the part, which are zero at first.
+    /// Returns names over the words of the part, which are zero at first.
     pub fn new(words: &'a [W]) -> Jit<'a, W> {
         Jit {
             words,
@@ -39,13 +39,13 @@ impl<'a, W: Word> Jit<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the names in a file that grows.
     pub fn within(self, room: Room) -> Jit<'a, W> {
         Jit { room, ..self }
     }
 
-    /// Adds the name, by its string id, of the code at an address, bytes. `false` if it no longer fits,
-    /// which is counted. For one thread at a time.
+    /// Adds the name, by its string id, of the code of `size` bytes at an address. `false` if it
+    /// does not fit, which is counted. For one thread at a time.
     pub fn add(&self, begin: u64, size: u32, name: u32) -> bool {
         let added = self.append(begin, size, name).is_some();
         if !added && let Some(cut) = self.words.get(layout::CUT) {
@@ -56,7 +56,7 @@ impl<'a, W: Word> Jit<'a, W> {
 
     fn append(&self, begin: u64, size: u32, name: u32) -> Option<()> {
         let committed = self.words.get(layout::COMMITTED)?;
-        // Relaxed: this thread, or one that handed over to it, wrote it.
+        // Relaxed: it was written by this thread, or by one before it in the caller's order.
         let count = committed.load(Ordering::Relaxed);
         let [first, second] = record(self.words, layout::WORDS, count)?;
         let at = (count as usize + layout::FIRST) * layout::BYTES;
@@ -71,7 +71,7 @@ impl<'a, W: Word> Jit<'a, W> {
     }
 }
 
-/// The record with a number, from 0, where each record has `each` words.
+/// Returns the record with a number, from 0, where each record has `each` words.
 fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
     let place = usize::try_from(number).ok()?.checked_add(layout::FIRST)?;
     let at = place.checked_mul(each)?;
@@ -81,15 +81,16 @@ fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS
         .ok()
 }
 
-/// The names of code by address, the later of two where both claim it.
+/// Names of code by address; of two that overlap, the later one counts.
 #[derive(Debug, Default)]
 pub struct JitMap {
-    /// By the first address: the one after the last, and the string id. They do not overlap.
+    /// By first address: the address after the last, and the string id. They do not overlap.
     ranges: BTreeMap<u64, (u64, u32)>,
 }
 
 impl JitMap {
-    /// From the words of a part with `each` words per record; never trusts their content.
+    /// Returns the names in the words of a part with `each` words per record. Never trusts their
+    /// content.
     pub fn of<W: Word>(words: &[W], each: usize) -> JitMap {
         let mut map = JitMap::default();
         // Acquire: the first `committed` records are complete.
@@ -105,7 +106,7 @@ impl JitMap {
         map
     }
 
-    /// The string id of the name of the code that has an address.
+    /// Returns the string id of the name of the code at an address.
     pub fn name(&self, address: u64) -> Option<u32> {
         let (_, (end, name)) = self.ranges.range(..=address).next_back()?;
         (address < *end).then_some(*name)
@@ -115,7 +116,7 @@ impl JitMap {
         if begin >= end {
             return;
         }
-        // What was there keeps what lies before and after.
+        // An overlapped range keeps its parts before and after.
         while let Some((old, (old_end, old_name))) = self
             .ranges
             .range(..end)

@@ -1,4 +1,4 @@
-//! Facts that are known only once the process has ended.
+//! Facts that are known only after the process has ended.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -9,10 +9,11 @@ use crate::layout::facts;
 use crate::reader::Trace;
 use crate::writer::fact_line;
 
-/// The subject of each [`Error`] here.
+/// Action named by the [`Error`]s of this module.
 const ADD: &str = "add a fact to the trace";
 
-/// Adds a fact to the trace of a process that has ended: of one that runs, two would write at the same place.
+/// Adds a fact to the trace of a process that has ended. In the trace of a running process, two
+/// writers would write to the same place.
 ///
 /// ```
 /// use gpushim_trace::{Trace, Writer, WriterOptions, add_fact};

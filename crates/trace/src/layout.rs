@@ -1,20 +1,26 @@
-//! Where everything is in a trace file: the one definition that writer and reader share.
+//! Layout of a trace file: the one definition shared by writer and reader.
 //!
-//! All numbers are little endian. The file describes itself: the header names its parts with
-//! offset, length and stride, and the fields of a record with offset and width, so that a reader
-//! finds what it knows in a file of any minor version. `docs/trace-format.md` says it in prose.
+//! All numbers are little endian. The file describes itself:
+//!
+//! - the header names each part with offset, length and stride;
+//! - the field table names each field of a record with offset and width.
+//!
+//! So a reader finds the parts and fields known to it in a file of any minor version.
+//! `docs/trace-format.md` describes the format in prose.
 
 #[cfg(target_endian = "big")]
 compile_error!("the trace file is little endian, and CUDA runs on no other machine");
 
-/// The first eight bytes of every trace file. Written last, so that a file without them was
-/// never finished being created.
+/// First eight bytes of every trace file. They are written last: a file without them was never
+/// completely created.
 pub const MAGIC: [u8; 8] = *b"gpushim\0";
 
-/// Raised when an older reader could no longer make sense of a file; it then refuses.
+/// Major version, raised when an older reader could no longer interpret a file. Such a reader
+/// refuses the file.
 pub const MAJOR: u32 = 1;
 
-/// Raised when parts, fields, kinds or facts are added; an older reader skips what it does not know.
+/// Minor version, raised when parts, fields, kinds or facts are added. An older reader skips the
+/// unknown ones.
 pub const MINOR: u32 = 0;
 
 /// Bytes of the header, one page, so that the parts after it stay page-aligned.
@@ -23,7 +29,7 @@ pub const HEADER_BYTES: usize = 4096;
 /// Bytes of one record of the event ring: a cache line, so that two writers never share one.
 pub const RECORD_BYTES: usize = 64;
 
-/// Offsets within the header of what is written once, when the file is created.
+/// Offsets within the header of the values written once, when the file is created.
 pub mod header {
     /// `u32`: [`super::MAJOR`] of the writer.
     pub const MAJOR: usize = 8;
@@ -43,7 +49,7 @@ pub mod header {
     pub const FIELDS_COUNT: usize = 36;
     /// `u32`: bytes of one entry of the field table.
     pub const FIELDS_STRIDE: usize = 40;
-    /// `u32`: which clock gives the ticks of the records ([`crate::ClockSource`]).
+    /// `u32`: clock that gives the ticks of the records ([`crate::ClockSource`]).
     pub const CLOCK: usize = 44;
     /// `u64`: bytes of the whole file.
     pub const FILE_BYTES: usize = 48;
@@ -58,17 +64,17 @@ pub mod header {
 
     /// The changing part of the header: `u64` index (0 or 1) of the clock pair in force.
     pub const CLOCK_CURRENT: usize = 128;
-    /// Two pairs of (`u64` ticks, `u64` ns of `CLOCK_MONOTONIC`). The writer fills the one that
-    /// is not in force and then switches, so that a kill between the two leaves a whole pair.
+    /// Two pairs of (`u64` ticks, `u64` ns of `CLOCK_MONOTONIC`). The writer fills the pair that is
+    /// not in force and then switches, so a kill in between leaves a whole pair.
     pub const CLOCK_PAIRS: usize = 136;
     /// First byte of the changing part.
     pub const CHANGING_FROM: usize = 128;
     /// First byte after the changing part.
     pub const CHANGING_TO: usize = 256;
 
-    /// Where this version puts its parts directory.
+    /// Offset of the parts directory in this version.
     pub(crate) const PARTS_AT: usize = 256;
-    /// Where this version puts its field table.
+    /// Offset of the field table in this version.
     pub(crate) const FIELDS_AT: usize = 1024;
 }
 
@@ -78,7 +84,7 @@ pub mod part {
     pub const KIND: usize = 0;
     /// `u64`: offset in the file.
     pub const OFFSET: usize = 8;
-    /// `u64`: bytes.
+    /// `u64`: length of the part in bytes.
     pub const LENGTH: usize = 16;
     /// `u64`: bytes of one entry, 1 for text.
     pub const STRIDE: usize = 24;
@@ -86,13 +92,13 @@ pub mod part {
     pub const BYTES: usize = 32;
 }
 
-/// What a part of the file holds. The number 1 is not used.
+/// Kind of a part of the file. The number 1 is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PartKind {
     /// Text facts about the process, see [`facts`].
     Facts = 2,
-    /// How far the event ring has come, see [`cursor`].
+    /// Progress of the event ring, see [`cursor`].
     Cursor = 3,
     /// The event ring: a power of two of records, see [`FIELDS`].
     Ring = 4,
@@ -110,11 +116,11 @@ pub enum PartKind {
     Modules = 10,
     /// Names of code that is in no file.
     Jit = 11,
-    /// How memory went over the whole run.
+    /// Course of memory over the whole run.
     Timeline = 12,
     /// Places in source code that frames of interpreters refer to.
     Sites = 13,
-    /// What another process asks of the one that writes, see [`control`].
+    /// Requests of another process to the writer, see [`control`].
     Control = 14,
 }
 
@@ -134,57 +140,64 @@ pub mod facts {
 
 /// Offsets within the cursor part.
 pub mod cursor {
-    /// `u64`: how often a thread went for a chunk so far; the next is this number modulo their count.
+    /// `u64`: attempts so far to take a chunk. The next chunk tried is this number modulo the count
+    /// of chunks.
     pub const NEXT: usize = 0;
-    /// `u64`: events given up because every chunk tried was held by another thread.
+    /// `u64`: events dropped because another thread held every chunk tried.
     pub const DROPPED: usize = 64;
     /// Bytes of the part in this version.
     pub const BYTES: usize = 4096;
 }
 
-/// Offsets within the control part: a request of another process to the writer, and the answer. All of it is words.
+/// Offsets within the control part: a request of another process to the writer, and the answer. The
+/// part consists of words.
 pub mod control {
-    /// `u64`: the number of the request × 4, plus its state: 0 idle, 1 asked, 2 taken by the writer, 3 answered.
+    /// `u64`: the number of the request × 4, plus its state: 0 idle, 1 asked, 2 taken by the
+    /// writer, 3 answered.
     pub const TURN: usize = 0;
-    /// `u64`: what is asked for.
+    /// `u64`: number of the kind of request.
     pub const REQUEST: usize = 8;
     /// `u64`: bytes of the text.
     pub const TEXT_BYTES: usize = 16;
-    /// `u64`: the answer.
+    /// `u64`: the answer, by the numbers of [`crate::control::Answer`].
     pub const ANSWER: usize = 24;
-    /// The text, UTF-8, filled up with zeros.
+    /// Text of the request, UTF-8, padded with zeros.
     pub const TEXT: usize = 64;
-    /// The most bytes of a text.
+    /// Largest length of a text in bytes.
     pub const TEXT_MAX: usize = 1024;
     /// Bytes of the part in this version.
     pub const BYTES: usize = 4096;
 }
 
-/// The live table: [`HEAD_BYTES`](live::HEAD_BYTES), then groups, each of a line of keys and an entry for
-/// each key. All of it is words.
+/// Offsets and sizes of the live table. It begins with [`HEAD_BYTES`](live::HEAD_BYTES), followed
+/// by groups. Each group has a line of keys and an entry for each key. The part consists of words.
 pub mod live {
     use crate::event::Class;
 
-    /// `u64`: blocks that found no place, and are not in the table.
+    /// `u64`: blocks that are not in the table, because they found no place.
     pub const MISSED: usize = 0;
-    /// Bytes before the first group: as many as one, so that none crosses a page.
+    /// Bytes before the first group: as many as in a group, so that no group crosses a page.
     pub const HEAD_BYTES: usize = GROUP_BYTES;
     /// Keys of a group: seven, so that they and the count after them fill a cache line.
     pub const KEYS: usize = 7;
-    /// Bytes of a group, the stride of the part: [`KEYS`] words, a word that counts the keys that belong
-    /// into this group or one before it and went on for want of room, and [`KEYS`] entries.
+    /// Bytes of a group, the stride of the part. A group consists of:
+    ///
+    /// - [`KEYS`] words for the keys;
+    /// - a word that counts the keys that passed this full group, from a home here or before;
+    /// - [`KEYS`] entries.
     pub const GROUP_BYTES: usize = 512;
-    /// Bytes of an entry: a word that is not used, then the words of a record from its ticks on, as in
-    /// version 1.0 whatever the field table says.
+    /// Bytes of an entry: an unused word, then the words of a record from its ticks on. Their
+    /// layout is that of version 1.0, independent of the field table.
     pub const ENTRY_BYTES: usize = 64;
 
-    /// The key of a place where there is no block.
+    /// Key of a place without a block.
     pub const FREE: u64 = 0;
-    /// The key while an entry is written.
+    /// Key of a place while its entry is written.
     pub const WRITING: u64 = 1;
 
-    /// The key of a block: its class + 1 in the highest byte, so that blocks of different layers at the
-    /// same address are different blocks. `None` if the address takes more than the other seven.
+    /// Returns the key of a block: its class + 1 in the highest byte, its address in the other
+    /// seven. Thus blocks of different layers at the same address have different keys. `None` if
+    /// the address takes more than seven bytes.
     #[inline(always)]
     pub const fn key(class: Class, address: u64) -> Option<u64> {
         if address >> 56 != 0 || matches!(class, Class::Unknown) {
@@ -194,15 +207,16 @@ pub mod live {
     }
 }
 
-/// The totals: stripes, each written by one thread at a time; what they say is added up.
+/// Sizes of the totals: stripes, each written by one thread at a time. A reader adds the stripes
+/// up.
 pub mod totals {
     /// Stripes in this version.
     pub const STRIPES: usize = 128;
-    /// Rows of a layer: devices 0 to 7, then all others and those unknown.
+    /// Rows of a layer: devices 0 to 7, then one row for all other and unknown devices.
     pub const DEVICES: usize = 9;
     /// Layers, by the numbers of [`crate::Layer`].
     pub const LAYERS: usize = 5;
-    /// Offset of the first row in a stripe; before it are words of the writer's own.
+    /// Offset of the first row in a stripe. The words before it are private to the writer.
     pub const ROWS_AT: usize = 64;
     /// Bytes of a row: `u64` allocations, bytes allocated, frees, bytes freed.
     pub const ROW_BYTES: usize = 32;
@@ -225,11 +239,11 @@ pub struct Field {
 pub mod field {
     /// Name, padded with zeros.
     pub const NAME: usize = 0;
-    /// Bytes of the name.
+    /// Largest length of a name in bytes.
     pub const NAME_BYTES: usize = 12;
     /// `u16`: offset within the record.
     pub const OFFSET: usize = 12;
-    /// `u16`: width.
+    /// `u16`: width of the field in bytes.
     pub const WIDTH: usize = 14;
     /// Bytes of an entry in this version.
     pub const BYTES: usize = 16;
@@ -281,13 +295,13 @@ const fn field(name: &'static str, offset: u16, width: u16) -> Field {
     }
 }
 
-/// The most slots that this version puts into a chunk. Threads contend for a counter at each new chunk, so that many slots are
-/// faster (`docs/measurements/2026-11-26-threads.md`); but a thread that ends after a few events leaves the others of
-/// its chunk empty, so that the ring then keeps fewer events.
+/// Most slots that this version puts into a chunk. Threads contend for a counter at each new chunk:
+/// large chunks are faster (`docs/measurements/2026-11-26-threads.md`). But a thread that ends
+/// after a few events leaves the other slots of its chunk empty. The ring then keeps fewer events.
 pub const CHUNK_SLOTS: usize = 32;
 
-/// How many slots a chunk of a ring has: both are powers of two. A small ring gets small chunks, so
-/// that threads that hold one each do not hold all of it.
+/// Number of slots in a chunk of a ring; both are powers of two. A small ring gets small chunks, so
+/// that threads that hold one each do not hold all of the ring.
 pub const fn chunk_slots(ring_slots: usize) -> usize {
     match ring_slots / 256 {
         0 => 1,
@@ -296,8 +310,8 @@ pub const fn chunk_slots(ring_slots: usize) -> usize {
     }
 }
 
-/// What the word of a chunk says. A chunk counts all events that were ever recorded in it, so that
-/// what is gone of them is known exactly.
+/// State of a chunk, decoded from its word. A chunk counts all events ever recorded in it, so the
+/// number of lost events is known exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// No thread holds it, and this many events were recorded in it.
@@ -316,7 +330,7 @@ impl Chunk {
         }
     }
 
-    /// The word of this state.
+    /// Returns the word that encodes this state.
     pub const fn word(self) -> u64 {
         match self {
             Chunk::Closed(events) => events.wrapping_mul(2),
@@ -325,8 +339,8 @@ impl Chunk {
     }
 }
 
-/// What the sequence word of a slot says. The number of an event counts, from 0, the events recorded
-/// in the same chunk.
+/// State of a slot, decoded from its sequence word. The number of an event counts, from 0, the
+/// events recorded in the same chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing was ever written here.
@@ -359,7 +373,8 @@ impl Slot {
     }
 }
 
-/// The checksum of a header: 64-bit FNV-1a over what does not change after creation.
+/// Returns the checksum of a header: 64-bit FNV-1a over the bytes that do not change after
+/// creation.
 pub fn checksum(header: &[u8]) -> u64 {
     let constant = |at: usize| {
         !(header::CHECKSUM..header::CHECKSUM + 8).contains(&at)

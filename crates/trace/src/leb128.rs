@@ -1,6 +1,7 @@
-//! Numbers of any size, seven bits to a byte, the lowest first, the top bit set on all but the last byte.
+//! Numbers of any size in LEB128: seven bits to a byte, the lowest first, the top bit set on all
+//! bytes but the last.
 
-/// Appends a number.
+/// Appends a number to the bytes.
 ///
 /// ```
 /// let mut bytes = Vec::new();

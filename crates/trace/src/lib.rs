@@ -1,11 +1,17 @@
-//! The trace file of gpushim: its layout, a writer and a reader.
+//! Trace file of gpushim: its layout, a writer and a reader.
 //!
-//! A trace records the GPU memory of one process: each allocation and free as an event of 64 bytes, the blocks that are
-//! live, sums by device, call stacks, facts about the process. The [`Writer`] maps the file shared, so that the page cache
-//! keeps what was recorded even if the process is killed; recording takes no lock and makes no system call. The newest
-//! events are kept in a ring; a [`spool`] keeps all of them, compressed, in files beside the trace. [`Trace`] reads the
-//! file of a process that runs, ended or was killed. The crate does not depend on CUDA: [`Event`] and
-//! `docs/trace-format.md` define what the events mean.
+//! A trace records the GPU memory of one process:
+//!
+//! - each allocation and free, as an event of 64 bytes;
+//! - the live blocks, and sums by device;
+//! - call stacks, and facts about the process.
+//!
+//! The [`Writer`] maps the file shared, so the page cache keeps all records even if the process is
+//! killed. Recording takes no lock and makes no system call. The newest events are kept in a ring.
+//! A [`spool`] keeps all of them, compressed, in files beside the trace.
+//!
+//! [`Trace`] reads the file of a process in any state: running, ended or killed. The crate does not
+//! depend on CUDA: [`Event`] and `docs/trace-format.md` define the meaning of the events.
 //!
 //! ```
 //! use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};

@@ -1,18 +1,22 @@
-//! The live table: every block that is live now, exact at every instant, whatever kills the process.
+//! The live table: every block that is live now, exact at every instant, even if the process is
+//! killed.
 //!
-//! A hash table of groups of seven keys: one cache line says whether a block is in a group, another is its entry. A
-//! block that finds its home group full goes on to the next, and each group that it passed counts it: a search ends at
-//! the first group that no block passed, so that a removal leaves no trace and the table never has to be cleaned.
+//! The table is a hash table of groups of seven keys. One cache line tells if a block is in a
+//! group; another holds its entry. A block whose home group is full goes on to the next group, and
+//! each group that it passed counts it. A search ends at the first group that no block passed. So a
+//! removal leaves no trace, and the table never has to be cleaned.
 //!
-//! The table is used from its first groups on, so that a process with few blocks touches few pages: homes are among
-//! the first [`FIRST_GROUPS`], then, as groups fill, among the next ones, seven times as many, and so on, and, as chains
-//! of full groups grow long, among all. An entry says by which of these levels it found its home; a search begins with
-//! the newest.
+//! The table is used from its first groups on, so that a process with few blocks touches few pages.
+//! At first the homes are among the first [`FIRST_GROUPS`]. As groups fill, the homes of the next
+//! level are among the following groups, seven times as many, and so on. As chains of full groups
+//! grow long, all groups become homes again. An entry names the level by which the block found its
+//! home. A search begins with the newest level.
 //!
-//! Blocks that their owner numbers have places of [their own](own), in groups behind those.
+//! Blocks that their owner numbers have places of [their own](own), in groups behind these.
 //!
-//! No lock and no heap. What is required of the caller: a block is inserted, then removed, then inserted again, each
-//! before the other and once. A caller that hands blocks out under a lock meets this requirement.
+//! The table takes no lock and uses no heap. The caller must alternate insertions and removals of a
+//! block, each complete before the next begins. A caller that hands blocks out under a lock meets
+//! this requirement.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,25 +37,28 @@ pub use group::{Group, Removed, Seen, look};
 use own::OwnPlaces;
 pub use own::{Numbers, OwnPlace};
 
-/// How many groups a block tries, from its home on.
+/// Number of groups that a block tries, from its home on.
 const TRIES: usize = 32;
 
-/// Groups among which the first blocks have their homes: 64 KiB with what comes before them.
+/// Number of groups for the homes of the first blocks: 64 KiB with the bytes before them.
 const FIRST_GROUPS: usize = 127;
-/// Levels at most. The groups up to the last home of a level are eight times as many as those of the level before.
+/// Largest number of levels. The groups up to the last home of a level are eight times as many as
+/// those of the level before.
 const LEVELS: usize = 10;
-/// Levels after those that have homes of their own: all groups are homes again, each time by another hash.
+/// Number of levels after the ones with homes of their own. In each of them all groups are homes,
+/// by another hash.
 const AGAIN: usize = 2;
-/// Levels whose homes get their space ahead of use: 4.5 MiB with the last one.
+/// Number of levels whose homes get their space ahead of use: 4.5 MiB with the last one.
 const AHEAD: usize = 3;
-/// If this many successive groups are full, more are needed.
+/// Number of successive full groups from which on the table is widened.
 const CROWDED: usize = 2;
-/// A block at this place of a group or behind it widens the table, too: in fuller groups searches differ in length, and
-/// each branch that the processor mispredicts costs some 10 ns. Up to level [`DENSE_LEVELS`], which takes 4 MiB at most.
+/// Place in a group from which on a new block widens the table, too. In fuller groups searches
+/// differ in length, and each branch that the processor mispredicts costs some 10 ns. This holds up
+/// to level [`DENSE_LEVELS`], which takes 4 MiB at most.
 const DENSE: usize = 3;
 const DENSE_LEVELS: usize = 2;
 
-/// Where a block is entered, or is looked for first.
+/// Place in the table where a block is entered, or is searched first.
 #[derive(Clone, Copy, Debug)]
 pub struct Spot {
     key: u64,
@@ -59,38 +66,36 @@ pub struct Spot {
     home: usize,
 }
 
-/// The homes of a level.
 #[derive(Clone, Copy, Debug)]
 struct Homes {
-    /// The first group.
     from: usize,
-    /// How many there are.
     count: usize,
-    /// What a key is mixed with.
+    /// Number mixed into a key before it is hashed.
     salt: u64,
 }
 
 /// A view of the groups of a live table.
 #[derive(Debug)]
 pub struct Live<'a, W> {
-    /// Blocks that found no place.
+    /// Number of blocks that found no place.
     missed: &'a W,
     groups: &'a [Group<W>],
     own: OwnPlaces<'a, W>,
-    /// Which of the groups are homes, by level.
+    /// Groups that are homes, by level.
     homes: [Homes; LEVELS],
-    /// The first level with which every group is a home of some level.
+    /// First level with which every group is a home of some level.
     all: usize,
-    /// The level by which blocks are entered. A thread that removes a block runs after the thread that entered it, and
-    /// sees no lower level.
+    /// Level by which blocks are entered. A thread that removes a block runs after the thread that
+    /// entered it, and sees no lower level.
     level: AtomicUsize,
-    /// Levels of which all homes have space, the first of them.
+    /// Number of levels, from the first on, whose homes all have space.
     ready: AtomicUsize,
     room: Room,
 }
 
 impl<'a, W: Word> Live<'a, W> {
-    /// A table over these groups, of which the last `own` are for blocks with places of their own.
+    /// Returns a table over these groups. The last `own` groups are for blocks with places of their
+    /// own.
     pub fn new(missed: &'a W, groups: &'a [Group<W>], own: usize) -> Live<'a, W> {
         let (groups, own) = groups.split_at(groups.len().saturating_sub(own));
         let own = OwnPlaces::new(own, groups.len());
@@ -130,7 +135,7 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the table in a file that grows.
     pub fn within(self, room: Room) -> Live<'a, W> {
         Live {
             room,
@@ -139,8 +144,8 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Takes space for the homes by which blocks are entered now, so that no block has to look whether there is any. Off
-    /// the hot path.
+    /// Takes space for the homes by which blocks are entered now, so that no insertion has to check
+    /// for space. For use off the hot path.
     pub fn prepare(&self) {
         let used = self.level.load(Ordering::Relaxed);
         for level in self.ready.load(Ordering::Relaxed)..AHEAD.min(used + 1) {
@@ -156,19 +161,20 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// The place of a block's own; it gets one if there is room.
+    /// Returns the place that belongs to a block's number. Gives it one if there is room.
     #[inline(always)]
     pub fn own_place(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
         self.own.get_or_give(&self.room, numbers, number)
     }
 
-    /// The place of a block's own, if it has one.
+    /// Returns the place that belongs to a block's number, if it has one.
     #[inline(always)]
     pub fn known_place(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
         self.own.get(numbers, number)
     }
 
-    /// Where the block of a [key](super::layout::live::key) is entered now, and is looked for first.
+    /// Returns the place where the block of a [key](super::layout::live::key) is entered now, and
+    /// is searched first.
     #[inline]
     pub fn spot(&self, key: Option<u64>) -> Option<Spot> {
         let key = key?;
@@ -177,8 +183,8 @@ impl<'a, W: Word> Live<'a, W> {
         Some(Spot { key, level, home })
     }
 
-    /// Inserts a block with the words of its event. A block without a key, or with no room within reach,
-    /// is counted as missed.
+    /// Inserts a block with the words of its event. A block without a key, or with no room within
+    /// reach, is counted as missed.
     #[inline]
     pub fn insert(&self, spot: Option<Spot>, words: &[u64; 7]) {
         if let Some(Spot { key, level, home }) = spot {
@@ -195,7 +201,7 @@ impl<'a, W: Word> Live<'a, W> {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fetches what tells whether a block is there, and, as likely as not, its entry.
+    /// Prefetches the keys that tell if a block is there, and its most likely entry.
     #[inline]
     pub fn prefetch(&self, spot: Option<Spot>) {
         if let Some(group) = spot.and_then(|spot| self.groups.get(spot.home)) {
@@ -209,7 +215,7 @@ impl<'a, W: Word> Live<'a, W> {
     pub fn remove(&self, spot: Option<Spot>) -> Option<Removed> {
         let Spot { key, level, home } = spot?;
         match self.groups.get(home)?.take(key) {
-            // Where it would be entered now, and by this level: mostly.
+            // The common case: the place where the block would be entered now, by this level.
             Some((found, of)) if of == level => Some(found),
             Some((found, of)) => {
                 self.unpass(self.home(key, of), home);
@@ -219,7 +225,8 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Gives each block, by the event that made it. Of blocks that come and go meanwhile it may give some.
+    /// Gives each block to `see`, as the event that made it. A block that is inserted or removed
+    /// meanwhile may be given or not.
     pub fn each(&self, mut see: impl FnMut(&Event)) {
         for (_, group) in self.used() {
             for (key, entry) in group.keys.iter().zip(&group.entries) {
@@ -230,8 +237,9 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Takes out all blocks that are wanted, given the events that made them, and says which were taken. No other
-    /// thread may remove one of these at the same time. Not for hot paths: it looks at the whole table.
+    /// Takes out all blocks for which `wanted` is true, and gives each to `removed`. Both get the
+    /// event that made the block. No other thread may remove one of these blocks at the same time.
+    /// Not for hot paths: it looks at the whole table.
     pub fn remove_where(
         &self,
         mut wanted: impl FnMut(&Event) -> bool,
@@ -255,7 +263,7 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// The groups that may hold blocks, with their indexes.
+    /// Returns the groups that may hold blocks, with their indexes.
     fn used(&self) -> impl Iterator<Item = (usize, &'a Group<W>)> {
         let groups = self.groups.iter().chain(self.own.groups()).enumerate();
         groups.filter(|(at, _)| self.room.is_present(HEAD_BYTES + at * GROUP_BYTES))
@@ -282,7 +290,7 @@ impl<'a, W: Word> Live<'a, W> {
                 self.widen(level);
             }
         }
-        // By those that had their turn and have all groups.
+        // Then the levels already used whose homes are all groups.
         let mut others = self.all + 1..level;
         others.any(|level| self.insert_from(self.home(key, level), key, level, words))
     }
@@ -296,7 +304,8 @@ impl<'a, W: Word> Live<'a, W> {
             if let Some(group) = self.groups.get(at)
                 && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
             {
-                // A thread that removes the block finds it counted, because the removal comes after the insertion.
+                // A thread that removes the block sees this count, because the removal comes after
+                // the insertion.
                 group.passed.fetch_add(1, Ordering::Relaxed);
             }
             at = self.after(at);
@@ -311,17 +320,17 @@ impl<'a, W: Word> Live<'a, W> {
         false
     }
 
-    /// Has blocks entered by the next level.
+    /// Raises the level by which blocks are entered.
     #[cold]
     fn widen(&self, level: usize) {
         let relaxed = Ordering::Relaxed;
-        // If another thread did it, or more, that is as good.
+        // Fails if another thread has raised the level already, which is enough.
         let _ = self
             .level
             .compare_exchange(level, level + 1, relaxed, relaxed);
     }
 
-    /// Takes out a block that is not in its home by a level.
+    /// Takes out a block that is not in the home of its current level.
     #[cold]
     fn remove_beyond(&self, key: u64) -> Option<Removed> {
         let level = self.level.load(Ordering::Relaxed);
@@ -345,7 +354,7 @@ impl<'a, W: Word> Live<'a, W> {
         None
     }
 
-    /// No longer counts a block in the groups from its home to where it was.
+    /// Removes a block from the counts of the groups from its home to its place.
     fn unpass(&self, home: usize, to: usize) {
         let mut at = home;
         while at != to {
@@ -358,8 +367,8 @@ impl<'a, W: Word> Live<'a, W> {
         }
     }
 
-    /// Where a block belongs, by a level. Multiplied twice by 2^64 over the golden ratio: once would heap up addresses
-    /// at some regular distances.
+    /// Returns the home of a key by a level. The key is multiplied twice by 2^64 over the golden
+    /// ratio: once would heap up addresses at some regular distances.
     #[inline]
     fn home(&self, key: u64, level: usize) -> usize {
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,4 +1,5 @@
-//! The modules part: the programs and libraries that were loaded, in the order in which they were seen.
+//! The modules part: the programs and libraries that were loaded, in the order in which they were
+//! seen.
 
 use std::sync::atomic::Ordering;
 
@@ -10,53 +11,54 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// What is in the part: records of eight words. The first one counts.
+/// Layout of the part: records of eight words, the first of which holds the counts.
 pub mod layout {
-    /// Word: records handed out; more than fit once the part is full.
+    /// Word: number of records handed out; more than fit once the part is full.
     pub const HANDED_OUT: usize = 0;
-    /// Word: modules that did not fit.
+    /// Word: number of modules that did not fit.
     pub const CUT: usize = 1;
     /// Words of a record in this version.
     pub const WORDS: usize = 8;
     /// Bytes of a record in this version.
     pub const BYTES: usize = 8 * WORDS;
 
-    /// In a record: [`COMMITTED`], bytes of the build id × 2³², string id of the path.
+    /// Word of a record: [`COMMITTED`], bytes of the build id × 2³², string id of the path.
     pub const HEAD: usize = 0;
-    /// In a record: address of its first byte.
+    /// Word of a record: address of the module's first byte.
     pub const BEGIN: usize = 1;
-    /// In a record: address after its last byte.
+    /// Word of a record: address after the module's last byte.
     pub const END: usize = 2;
-    /// In a record: load bias.
+    /// Word of a record: load bias.
     pub const BIAS: usize = 3;
-    /// In a record: generation.
+    /// Word of a record: generation.
     pub const GENERATION: usize = 4;
-    /// In a record: three words of build id.
+    /// First of three words of a record with the build id.
     pub const BUILD_ID: usize = 5;
-    /// Set in the head of a record that is complete.
+    /// Bit in the head of a record that is complete.
     pub const COMMITTED: u64 = 1 << 63;
-    /// The longest build id that is kept, bytes.
+    /// Longest build id that is kept, bytes.
     pub const BUILD_ID_MAX: usize = 24;
 }
 
-/// A program or library as it was loaded.
+/// Program or library as it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// Address of the first byte that is mapped.
+    /// Address of the first mapped byte.
     pub begin: u64,
-    /// Address after the last byte that is mapped.
+    /// Address after the last mapped byte.
     pub end: u64,
-    /// What to take from an address to have that in the file's symbols, modulo 2^64.
+    /// Difference of a mapped address from the address in the file's symbols, modulo 2^64.
     pub bias: u64,
-    /// String id of the path.
+    /// String id of the module's path.
     pub path: u32,
-    /// 0, and one more for what came to lie where earlier modules had been: frames say which they mean.
+    /// Generation: 0, or one more than the earlier modules at the same addresses. Frames name the
+    /// generation of their module.
     pub generation: u64,
-    /// Which build it is.
+    /// Build id of the file, empty if it has none.
     pub build_id: BuildId,
 }
 
-/// The build id that the linker gave, the content of the note `NT_GNU_BUILD_ID`; empty if it gave none.
+/// Build id that the linker gave: the content of the note `NT_GNU_BUILD_ID`. Empty if it gave none.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct BuildId {
     bytes: [u8; layout::BUILD_ID_MAX],
@@ -64,7 +66,7 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// From the content of the note; what is beyond 24 bytes is cut off.
+    /// Returns the build id in the content of a note; bytes beyond 24 are cut off.
     pub fn new(note: &[u8]) -> BuildId {
         let mut id = BuildId::default();
         for (to, from) in id.bytes.iter_mut().zip(note) {
@@ -74,7 +76,7 @@ impl BuildId {
         id
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the build id.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length.into()).unwrap_or_default()
     }
@@ -87,14 +89,14 @@ impl std::fmt::Debug for BuildId {
 }
 
 impl std::fmt::Display for BuildId {
-    /// In hexadecimal, as tools print it and debug directories name it.
+    /// Writes it in hexadecimal, as tools print it and debug directories name it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut bytes = self.as_bytes().iter();
         bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-/// The modules part.
+/// View of the modules part.
 #[derive(Debug)]
 pub struct Modules<'a, W> {
     words: &'a [W],
@@ -102,7 +104,7 @@ pub struct Modules<'a, W> {
 }
 
 impl<'a, W: Word> Modules<'a, W> {
-    /// Over the words of the part, which are zero at first.
+    /// Returns modules over the words of the part, which are zero at first.
     pub fn new(words: &'a [W]) -> Modules<'a, W> {
         Modules {
             words,
@@ -110,12 +112,13 @@ impl<'a, W: Word> Modules<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the modules in a file that grows.
     pub fn within(self, room: Room) -> Modules<'a, W> {
         Modules { room, ..self }
     }
 
-    /// Adds a module; `false` if it no longer fits, which is counted. Any number of threads, no lock.
+    /// Adds a module; `false` if it does not fit, which is counted. Any number of threads may call
+    /// it. It takes no lock.
     pub fn add(&self, module: &Module) -> bool {
         let added = self.append(module).is_some();
         if !added && let Some(cut) = self.words.get(layout::CUT) {
@@ -131,9 +134,9 @@ impl<'a, W: Word> Modules<'a, W> {
             let at = (count as usize + 1) * layout::BYTES;
             self.room.has(at, layout::BYTES).then_some(record)
         };
-        // Looked at first, so that the count does not grow for ever.
+        // Checked first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
-        // Only the place itself must belong to no other thread.
+        // Only the place must belong to no other thread.
         let record = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
         let mut words = [0; layout::WORDS];
         words[layout::BEGIN] = module.begin;
@@ -155,7 +158,7 @@ impl<'a, W: Word> Modules<'a, W> {
     }
 }
 
-/// The record with a number, from 0, where each record has `each` words.
+/// Returns the record with a number, from 0, where each record has `each` words.
 fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS]> {
     let at = usize::try_from(number)
         .ok()?
@@ -167,14 +170,14 @@ fn record<W>(words: &[W], each: usize, number: u64) -> Option<&[W; layout::WORDS
         .ok()
 }
 
-/// The complete modules of a part with `each` words per record, in the order in which they were added, and the number
-/// of invalid records. Never trusts the content of the words.
+/// Returns the complete modules of a part with `each` words per record, in the order in which they
+/// were added. Also returns the number of invalid records. Never trusts the content of the words.
 pub fn modules<W: Word>(words: &[W], each: usize) -> (Vec<Module>, u64) {
     let handed_out = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
     let records = (0..handed_out).map_while(|number| record(words, each, number));
     let (mut modules, mut senseless) = (Vec::new(), 0);
     for record in records {
-        // Acquire: the rest is what it was when the record was completed.
+        // Acquire: the rest is as it was when the record was completed.
         let head = record[layout::HEAD].load(Ordering::Acquire);
         if head == 0 {
             continue;

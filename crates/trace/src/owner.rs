@@ -1,6 +1,6 @@
-//! Who keeps a block: what an event of [`Kind::Owner`](crate::Kind::Owner) says of it.
+//! Owner of a block: the content of an event of [`Kind::Owner`](crate::Kind::Owner).
 
-/// In which way a block is kept.
+/// Way in which a block is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kept {
@@ -10,14 +10,14 @@ pub enum Kept {
     Named = 1,
     /// A parameter of a module, by its path in the outermost module.
     Parameter = 2,
-    /// A buffer of a module, likewise.
+    /// A buffer of a module, by its path in the outermost module.
     Buffer = 3,
     /// The gradient of a parameter.
     Gradient = 4,
     /// The state of an optimizer for a parameter.
     OptimizerState = 5,
-    /// No object reaches it, and an autograd graph is alive. The path names the tensor that holds the
-    /// graph; it is empty where several hold some.
+    /// No object reaches it, and an autograd graph is alive. The path names the tensor that holds
+    /// the graph. It is empty if several tensors hold graphs.
     Graph = 6,
     /// Only unreachable objects have it: it waits for the garbage collector.
     Unreachable = 7,
@@ -41,7 +41,7 @@ impl Kept {
         Kept::Announced,
     ];
 
-    /// The way of a number in a file.
+    /// Returns the way of a number in a file.
     pub fn from_number(number: u64) -> Kept {
         let place = usize::try_from(number)
             .ok()
@@ -69,11 +69,11 @@ impl Kept {
     }
 }
 
-/// Why a walk over the program's objects was made.
+/// Occasion of a walk over the program's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Occasion {
-    /// One that this version does not know; only ever read.
+    /// An occasion that this version does not know; only ever read.
     Other = 0,
     /// More memory was live than at any walk before.
     High = 1,
@@ -86,7 +86,7 @@ pub enum Occasion {
 }
 
 impl Occasion {
-    /// The occasion of a number in a file.
+    /// Returns the occasion of a number in a file.
     pub const fn from_number(number: u64) -> Occasion {
         match number {
             1 => Occasion::High,
@@ -97,7 +97,7 @@ impl Occasion {
         }
     }
 
-    /// The name used on the command line and in JSON.
+    /// Returns the name used on the command line and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Occasion::Other => "other",
@@ -109,14 +109,15 @@ impl Occasion {
     }
 }
 
-/// The words of [`Event::extra`](crate::Event::extra) of an event of [`Kind::Owner`](crate::Kind::Owner).
+/// Words of [`Event::extra`](crate::Event::extra) of an event of
+/// [`Kind::Owner`](crate::Kind::Owner).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerWords {
     /// String id of the path, 0 for none.
     pub path: u32,
-    /// String id of where the path begins, 0 for none.
+    /// String id of the path's beginning, 0 for none.
     pub root: u32,
-    /// In which way the block is kept.
+    /// Way in which the block is kept.
     pub kept: Kept,
 }
 
@@ -129,7 +130,7 @@ impl OwnerWords {
         ]
     }
 
-    /// The inverse of [`OwnerWords::pack`].
+    /// Reverses [`OwnerWords::pack`].
     pub fn unpack(words: [u64; 2]) -> OwnerWords {
         OwnerWords {
             path: words[0] as u32,
@@ -147,6 +148,6 @@ pub mod walk {
     pub const NO_COLLECTOR: u64 = 1 << 1;
     /// Every node of an autograd graph is younger than the walk before.
     pub const NEW_GRAPHS: u64 = 1 << 2;
-    /// Unreachable objects were told apart, and the modules of libraries looked at.
+    /// Unreachable objects were distinguished, and the modules of libraries were searched.
     pub const THOROUGH: u64 = 1 << 3;
 }

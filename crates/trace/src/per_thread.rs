@@ -1,7 +1,7 @@
-//! What a thread keeps, made when it first needs it and given back when it ends.
+//! State of a thread, made when it is first needed and freed when the thread ends.
 //!
-//! The shim is in every process of a machine, and thread-local storage is paid by each thread of each, also
-//! where CUDA is never used. So a thread-local of more than a few words is a pointer, by [`OnDemand`].
+//! The shim is in every process of a machine, and each thread pays for thread-local storage, even
+//! if it never uses CUDA. So a thread-local of more than a few words is a pointer, by [`OnDemand`].
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -9,11 +9,13 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// A function that is called when a thread ends that asked for it.
+/// Function that is called at the end of each thread that asked for it.
 ///
-/// By a key of pthreads and not by a destructor of a thread-local: those of keys run last, so that
-/// what other libraries do in their thread-local destructors is still done in the usual way, and
-/// they do not run for the thread that calls `exit`, where destructors of statics may do much.
+/// It uses a key of pthreads and not a destructor of a thread-local, for two reasons:
+///
+/// - functions of keys run last, so that calls in other libraries' thread-local destructors are
+///   still served in the usual way;
+/// - they do not run for the thread that calls `exit`, where destructors of statics may do much.
 #[derive(Debug)]
 pub struct AtThreadEnd {
     key: OnceLock<Option<libc::pthread_key_t>>,
@@ -21,7 +23,7 @@ pub struct AtThreadEnd {
 }
 
 impl AtThreadEnd {
-    /// No key yet. The argument of `run` has no meaning.
+    /// Returns a value without a key. The argument of `run` has no meaning.
     pub const fn new(run: extern "C" fn(*mut c_void)) -> Self {
         AtThreadEnd {
             key: OnceLock::new(),
@@ -29,28 +31,29 @@ impl AtThreadEnd {
         }
     }
 
-    /// Has the function called, once, when the calling thread ends; `false` if that cannot be had. To ask
-    /// again from a function that is called at a thread's end is allowed; there are four rounds of these.
+    /// Requests a call of the function, once, when the calling thread ends; `false` if that is
+    /// impossible. A function called at a thread's end may request it again; there are four rounds
+    /// of these.
     pub fn watch(&self) -> bool {
         let key = self.key.get_or_init(|| {
             let mut key = 0;
-            // SAFETY: the pointer is to a local key, and the function stays: this code is never unloaded
-            // while a thread that asked lives.
+            // SAFETY: the pointer is to a local key, and the function stays: this code is never
+            // unloaded while a thread that asked lives.
             let result = unsafe { libc::pthread_key_create(&mut key, Some(self.run)) };
             (result == 0).then_some(key)
         });
-        // Any value but null has the function called.
+        // Any value but null makes pthreads call the function.
         let value = ptr::without_provenance::<c_void>(1);
         // SAFETY: the key was created above, and is never deleted.
         key.is_some_and(|key| unsafe { libc::pthread_setspecific(key, value) } == 0)
     }
 }
 
-/// For a thread-local: a value that is made when it is first needed. It has no destructor, so that a
-/// thread can use it until its very last instruction; [`AtThreadEnd`] has it freed.
+/// Value for a thread-local, made when it is first needed. It has no destructor, so that a thread
+/// can use it until its last instruction. A function of [`AtThreadEnd`] must free it.
 #[derive(Debug)]
 pub struct OnDemand<T> {
-    /// Null while there is none.
+    /// Null while there is no value.
     value: Cell<*mut T>,
 }
 
@@ -61,7 +64,7 @@ impl<T> Default for OnDemand<T> {
 }
 
 impl<T> OnDemand<T> {
-    /// No value yet. No type that needs to be dropped, nor one without a size.
+    /// Returns an empty one. The type must have a size, and must not need to be dropped.
     pub const fn new() -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && size_of::<T>() > 0) };
         OnDemand {
@@ -69,14 +72,15 @@ impl<T> OnDemand<T> {
         }
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         // SAFETY: null, or made below and not freed as long as it is borrowed.
         unsafe { self.value.get().as_ref() }
     }
 
-    /// The value, made if there is none; `None` if there is no memory for it, or it would not be freed.
+    /// Returns the value, made if there is none. `None` if there is no memory for it, or it would
+    /// not be freed.
     #[inline]
     pub fn get_or_make(&self, end: &AtThreadEnd, make: impl FnOnce() -> T) -> Option<&T> {
         match self.get() {
@@ -85,7 +89,8 @@ impl<T> OnDemand<T> {
         }
     }
 
-    /// As [`OnDemand::get_or_make`], of zeros, which take no memory until they are written.
+    /// Returns the value like [`OnDemand::get_or_make`], made of zeros. These take no memory until
+    /// they are written.
     ///
     /// # Safety
     /// A value of zeros is a valid one.
@@ -109,7 +114,7 @@ impl<T> OnDemand<T> {
         self.get()
     }
 
-    /// Takes memory for the value.
+    /// Allocates memory for the value.
     fn place(&self, end: &AtThreadEnd, allocate: impl FnOnce() -> *mut u8) -> Option<*mut T> {
         if !end.watch() {
             return None;

@@ -1,11 +1,16 @@
 //! Names of code that is in no file, as JITs write them for perf: `/tmp/perf-PID.map`.
 //!
-//! Lines `BEGIN SIZE NAME`, numbers in hexadecimal without a prefix (Linux,
+//! Lines have the form `BEGIN SIZE NAME`, numbers in hexadecimal without a prefix (Linux,
 //! tools/perf/Documentation/jit-interface.txt). The file grows while the program runs.
 //!
-//! The path is in a folder that all users share, so it is read only if it is a regular file, no link, with one
-//! name, of an owner who is trusted. It is read in one stream and only the names that were asked for are kept:
-//! memory is bounded by what was asked, time by `FILE_MAX` for a pass and `READ_MAX` for all of them.
+//! The path is in a folder shared by all users. So the file is read only if it:
+//!
+//! - is regular, and no link;
+//! - has one name;
+//! - belongs to a trusted owner.
+//!
+//! It is read in one stream, and only the requested names are kept. The requests bound the memory.
+//! `FILE_MAX` bounds the time of a pass, and `READ_MAX` the time of all passes.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -15,27 +20,28 @@ use std::path::{Path, PathBuf};
 
 use crate::regular::open_regular_itself;
 
-/// Bytes of a map beyond which it is not read.
+/// Largest number of bytes of a map that is read.
 const FILE_MAX: u64 = 64 << 20;
-/// Bytes that are read of a map in all passes together: beyond that no more names are found.
+/// Largest number of bytes read of a map in all passes together. Beyond that no more names are
+/// found.
 const READ_MAX: u64 = 1 << 30;
-/// Bytes of a line beyond which the rest of its name is cut off.
+/// Largest number of bytes of a line; the rest of a longer name is cut off.
 const LINE_MAX: usize = 1 << 10;
-/// Bytes that are read at once.
+/// Number of bytes read at once.
 const AT_ONCE: usize = 64 << 10;
 
-/// A piece of code that has a name.
+/// Piece of code with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its first address.
+    /// First address of the code.
     pub begin: u64,
-    /// Its bytes.
+    /// Length of the code in bytes.
     pub size: u32,
-    /// Its name.
+    /// Name of the code, as the map has it.
     pub name: String,
 }
 
-/// One process's map.
+/// Perf map of one process.
 ///
 /// ```
 /// use gpushim_trace::perf_map::PerfMap;
@@ -54,7 +60,7 @@ pub struct Named {
 #[derive(Clone, Debug)]
 pub struct PerfMap {
     path: PathBuf,
-    /// Users whose file it may be.
+    /// Users who may own the file.
     owners: [u32; 2],
     /// Bytes read so far, whole lines only.
     done: u64,
@@ -63,12 +69,14 @@ pub struct PerfMap {
 }
 
 impl PerfMap {
-    /// The map of a process, if it belongs to this process's user or to root. Nothing is read yet.
+    /// Returns the map of a process, if it belongs to this process's user or to root. Nothing is
+    /// read yet.
     pub fn of_process(pid: u32) -> PerfMap {
         PerfMap::at(Path::new(&format!("/tmp/perf-{pid}.map")))
     }
 
-    /// The map at a path, if it belongs to this process's user or to root. Nothing is read yet.
+    /// Returns the map at a path, if it belongs to this process's user or to root. Nothing is read
+    /// yet.
     pub fn at(path: &Path) -> PerfMap {
         // SAFETY: it takes nothing and cannot fail.
         let user = unsafe { libc::geteuid() };
@@ -80,7 +88,7 @@ impl PerfMap {
         }
     }
 
-    /// The same map, if it belongs to this user and to no other.
+    /// Accepts the map only if it belongs to this user.
     pub fn owned_by(self, user: u32) -> PerfMap {
         PerfMap {
             owners: [user; 2],
@@ -88,17 +96,17 @@ impl PerfMap {
         }
     }
 
-    /// What the file system says of the map; `None` if there is none that may be read.
+    /// Returns the file system's metadata of the map; `None` if there is no map that may be read.
     pub fn metadata(&self) -> Option<Metadata> {
         self.open().ok()?.map(|(_, meta)| meta)
     }
 
-    /// The code that contains each of these addresses, by address, as far as the map names it; where several
-    /// lines do, the last. All of the map is read if `anew`, else what was added since the last pass.
+    /// Returns the code at each of these addresses, by address, as far as the map names it. If
+    /// several lines contain an address, the last one counts. The whole map is read if `anew`, else
+    /// only the lines added since the last pass.
     ///
     /// # Errors
-    /// What the file system said, or that the file is not one to be trusted; one that does not exist is no
-    /// error.
+    /// The error of the file system, or a file that is not trusted. A missing file is no error.
     pub fn find(&mut self, addresses: &[u64], anew: bool) -> io::Result<BTreeMap<u64, Named>> {
         let mut found = BTreeMap::new();
         let Some((mut file, meta)) = self.open()? else {
@@ -108,7 +116,7 @@ impl PerfMap {
         if length > FILE_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        // A shorter one is another process's, or the program began anew.
+        // A shorter file is another process's, or the program began anew.
         let from = if anew || length < self.done {
             0
         } else {
@@ -148,7 +156,7 @@ impl PerfMap {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A second name would let its giver choose which of the owner's files is read.
+        // A second name would let its creator choose which of the owner's files is read.
         if !self.owners.contains(&meta.uid()) || meta.nlink() > 1 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -156,8 +164,9 @@ impl PerfMap {
     }
 }
 
-/// The next whole line, without what is beyond [`LINE_MAX`]; its bytes in the file with its line feed. `None`
-/// where no more whole lines are: the last may not be complete yet.
+/// Reads the next whole line into `line`, without the bytes beyond [`LINE_MAX`]. Returns its bytes
+/// in the file with its line feed. `None` if there are no more whole lines: the last may be
+/// incomplete.
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
     line.clear();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! The facts about the process that every trace begins with.
+//! Facts about the process with which every trace begins.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,19 +6,19 @@ use std::path::Path;
 
 mod mask;
 
-/// Which facts about the process that wrote it a trace contains (`GPUSHIM_TRACE_FACTS`).
+/// Choice of the facts about its process that a trace contains (`GPUSHIM_TRACE_FACTS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Facts {
     /// Command line, executable, working directory and host.
     All,
-    /// The same, with what looks like a secret in the command line replaced by `***`.
+    /// Facts of [`Facts::All`], but likely secrets in the command line are replaced by `***`.
     #[default]
     Masked,
-    /// None of these.
+    /// None of the facts of [`Facts::All`].
     None,
 }
 
-/// Keys and values, in the order in which they are written.
+/// Returns keys and values, in the order in which they are written.
 pub fn facts(wall_ns: u64, rank: Option<u32>, wanted: Facts) -> Vec<(&'static str, String)> {
     let (host, kernel) = host_and_kernel();
     let mut facts = Vec::new();
@@ -32,7 +32,8 @@ pub fn facts(wall_ns: u64, rank: Option<u32>, wanted: Facts) -> Vec<(&'static st
     }
     facts.extend([
         ("pid", std::process::id().to_string()),
-        // A number that means something only there: where processes share a host's name, but not their numbers.
+        // A process id is valid only in its namespace. Processes may share a host's name, but not
+        // their numbers.
         ("pid-namespace", link("/proc/self/ns/pid")),
         ("kernel", kernel),
         ("started", wall_ns.to_string()),
@@ -44,7 +45,7 @@ pub fn facts(wall_ns: u64, rank: Option<u32>, wanted: Facts) -> Vec<(&'static st
     facts
 }
 
-/// The command line as one could type it into a shell.
+/// Returns the command line as it could be typed into a shell.
 fn argv(wanted: Facts) -> String {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let line = line.strip_suffix(b"\0").unwrap_or(&line);
@@ -59,7 +60,7 @@ fn argv(wanted: Facts) -> String {
     words.join(" ")
 }
 
-/// A word in single quotes if a shell would not take it as it is.
+/// Returns a word, in single quotes if a shell would change it.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "-_=./:,+@%^".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
@@ -75,7 +76,7 @@ fn link(path: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Node name, and kernel name with its release.
+/// Returns the node name, and the kernel name with its release.
 fn host_and_kernel() -> (String, String) {
     // SAFETY: utsname is plain arrays of characters, for which zeros are valid.
     let mut names: libc::utsname = unsafe { std::mem::zeroed() };

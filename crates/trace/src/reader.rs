@@ -1,4 +1,4 @@
-//! The reader: whatever state a file is in, it says what can be read and what is wrong.
+//! The reader: for a file in any state, it gives the readable content and names the damage.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use ring::RingView;
 use tables::Tables;
 pub use totals::{Sums, Totals};
 
-/// A trace file that was opened: a finished run's, a killed one's or a running one's.
+/// Trace file that was opened, of a finished, a killed or a running process.
 ///
 /// ```
 /// use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
@@ -68,18 +68,18 @@ pub struct Trace {
     problems: Vec<String>,
 }
 
-/// One event as read.
+/// One event as read from the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Place in the order of events, from 0; events that cannot be read count as the oldest.
+    /// Place in the order of events, from 0; unreadable events count as the oldest.
     pub ticket: u64,
-    /// Ns since the start of the trace.
+    /// Time of the event, ns since the start of the trace.
     pub ns: u64,
-    /// What happened.
+    /// The recorded event itself.
     pub event: Event,
 }
 
-/// What an [`Error`] of this room is about.
+/// Action named by the [`Error`]s of this module.
 const READ: &str = "read the trace";
 
 impl Trace {
@@ -88,18 +88,18 @@ impl Trace {
     /// Damage that leaves something readable is not an error: [`Trace::problems`] names it.
     ///
     /// # Errors
-    /// A file that cannot be read, is no trace, or has a header of which nothing can be made.
+    /// The file cannot be read, is no trace, or has an unusable header.
     pub fn open(path: &Path) -> Result<Trace, Error> {
         let mut trace = Trace::open_ring(path)?;
         trace.open_spool();
         Ok(trace)
     }
 
-    /// As [`Trace::open`], without the spool, which may have gigabytes that are looked through: for what is not in events,
-    /// or where the newest ones are enough.
+    /// Opens a trace like [`Trace::open`], without the spool, which may have gigabytes to scan. For
+    /// uses without events, or with the newest ones only.
     ///
     /// # Errors
-    /// As for [`Trace::open`].
+    /// The errors of [`Trace::open`].
     pub fn open_ring(path: &Path) -> Result<Trace, Error> {
         let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => {
@@ -112,7 +112,7 @@ impl Trace {
         Trace::parse(path, bytes)
     }
 
-    /// Looks for the spool, after the ring: what is overwritten meanwhile was spooled before.
+    /// Opens the spool, after the ring: an event that is overwritten meanwhile was spooled before.
     fn open_spool(&mut self) {
         self.spool = spool::Spool::open(
             &self.path,
@@ -123,10 +123,10 @@ impl Trace {
         );
     }
 
-    /// As [`Trace::open`], from the content of a file, without a spool.
+    /// Parses a trace like [`Trace::open`], from the content of a file, without a spool.
     ///
     /// # Errors
-    /// As for [`Trace::open`]; the path is only a name for messages.
+    /// The errors of [`Trace::open`]; the path is only a name for messages.
     ///
     /// ```
     /// use std::path::Path;
@@ -157,22 +157,22 @@ impl Trace {
         })
     }
 
-    /// The path that it was opened by.
+    /// Returns the path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the header says.
+    /// Returns the decoded header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What is damaged, each a sentence that names the place. Empty for a sound file.
+    /// Returns the damages found, each a sentence that names the place. Empty for a sound file.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// The facts about the process, in the order in which they were written.
+    /// Returns the facts about the process, in the order in which they were written.
     pub fn facts(&self) -> Vec<(String, String)> {
         let Some(part) = self.parts.get(PartKind::Facts) else {
             return Vec::new();
@@ -194,18 +194,18 @@ impl Trace {
         text.lines().filter_map(pair).collect()
     }
 
-    /// Where the control part is, if it is whole.
+    /// Returns the offset of the control part, if that is whole.
     pub(crate) fn control_at(&self) -> Option<u64> {
         let part = self.parts.get(PartKind::Control)?;
         (part.length >= control::BYTES as u64).then_some(part.offset)
     }
 
-    /// The part with the facts, if it is there.
+    /// Returns the part with the facts, if there is one.
     pub(crate) fn facts_at(&self) -> Option<header::Part> {
         self.parts.get(PartKind::Facts)
     }
 
-    /// The first fact of a key.
+    /// Returns the first fact of a key.
     pub fn fact(&self, key: &str) -> Option<String> {
         self.facts()
             .into_iter()
@@ -213,24 +213,24 @@ impl Trace {
             .map(|(_, value)| value)
     }
 
-    /// Facts that did not fit into the file.
+    /// Returns the number of facts that did not fit into the file.
     pub fn facts_cut(&self) -> u64 {
         let part = self.parts.get(PartKind::Facts);
         part.and_then(|part| self.bytes.u64(part.offset + facts::CUT as u64))
             .unwrap_or(0)
     }
 
-    /// The events that can be read, in the order of their times; each thread's in the order in which
-    /// it recorded them.
+    /// Returns the readable events, in the order of their times. Events of one thread are in the
+    /// order in which it recorded them.
     ///
-    /// Of a process that is still running it gives what was there at [`Trace::open`], less what
-    /// has been overwritten since.
+    /// If the process is still running, these are the events present at [`Trace::open`], without
+    /// the ones overwritten since.
     pub fn events(&self) -> Events<'_> {
         Events::new(self, None)
     }
 
-    /// How memory went over the whole run, by the timeline that the process kept and the events that came
-    /// after it; by the readable events alone if it kept none.
+    /// Returns the course of memory over the whole run. It is made of the timeline that the process
+    /// kept and the events after it. Without such a timeline it is made of the readable events.
     ///
     /// ```
     /// use gpushim_trace::{Class, Event, Kind, Series, Trace, Writer, WriterOptions};
@@ -280,47 +280,53 @@ impl Trace {
         ledger.timeline(&words, clock, is_complete)
     }
 
-    /// Events that were recorded, whether or not they can still be read.
+    /// Returns the number of events that were recorded, readable or not.
     pub fn recorded(&self) -> u64 {
-        // The spool of a running process may have events that came after the ring was looked at.
+        // The spool of a running process may have events recorded after the scan of the ring.
         let seen = self.readable().saturating_add(self.ring.torn);
         self.ring.recorded.max(seen)
     }
 
-    /// Events that can be read, of the ring and the spool.
+    /// Returns the number of readable events, of the ring and the spool.
     pub fn readable(&self) -> u64 {
         self.ring.readable.saturating_add(self.spooled())
     }
 
-    /// Of the readable events, those that are in the spool.
+    /// Returns the number of readable events that are in the spool.
     pub fn spooled(&self) -> u64 {
         self.spool.as_ref().map_or(0, |spool| spool.events)
     }
 
-    /// Events that are gone: overwritten by newer ones, given up ([`Trace::dropped`]), or beyond the end
-    /// of a truncated file. Exact: `recorded = readable + lost + torn`.
+    /// Returns the number of lost events, exactly: `recorded = readable + lost + torn`. These are
+    /// the events that were:
+    ///
+    /// - overwritten by newer ones;
+    /// - dropped ([`Trace::dropped`]);
+    /// - beyond the end of a truncated file.
     pub fn lost(&self) -> u64 {
         self.recorded()
             .saturating_sub(self.readable())
             .saturating_sub(self.ring.torn)
     }
 
-    /// Events that were being written when the process died or the file was opened.
+    /// Returns the number of events that were being written when the process ended or the file was
+    /// opened.
     pub fn torn(&self) -> u64 {
         self.ring.torn
     }
 
-    /// Of the lost events, those given up because other threads held all of the ring that was tried.
+    /// Returns the number of lost events that were dropped, because other threads held every chunk
+    /// tried.
     pub fn dropped(&self) -> u64 {
         self.ring.dropped
     }
 
-    /// Whether newer events have overwritten older ones that are not in the spool.
+    /// True if newer events have overwritten older ones that are not in the spool.
     pub fn has_wrapped(&self) -> bool {
         self.ring.wrapped && (self.spooled() == 0 || self.lost() > self.dropped())
     }
 
-    /// How many events the ring holds.
+    /// Returns the number of events that the ring has room for.
     pub fn capacity(&self) -> u64 {
         self.ring.capacity
     }

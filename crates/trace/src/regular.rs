@@ -1,8 +1,9 @@
-//! Files that another user may have put in place: opened without waiting, and only if they are regular.
+//! Files that another user may have put in place: opened without waiting, and only if regular.
 //!
-//! A path from a file, an argument or a shared folder may name a pipe, which blocks the process that opens it, or a
-//! device, where opening alone has effects. So a path is looked at first, opened without waiting, and what was opened
-//! is looked at again: between the two the path may have come to name something else.
+//! A path from a file, an argument or a shared folder is not trusted. It may name a pipe, which
+//! blocks the process that opens it. It may name a device, where opening alone has effects. So the
+//! path is checked, opened without waiting, and the opened file is checked again: the path may have
+//! changed in between.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -12,7 +13,7 @@ use std::path::Path;
 /// Opens a regular file for reading. Links are followed.
 ///
 /// # Errors
-/// What the file system said; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+/// The error of the file system; [`io::ErrorKind::InvalidInput`] if it is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     open(path, std::fs::metadata(path)?, 0)
 }
@@ -20,17 +21,17 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 /// Opens a regular file for reading if the path itself is one: a link is refused.
 ///
 /// # Errors
-/// As of [`open_regular`].
+/// The errors of [`open_regular`].
 pub fn open_regular_itself(path: &Path) -> io::Result<(File, Metadata)> {
     open(path, std::fs::symlink_metadata(path)?, libc::O_NOFOLLOW)
 }
 
-/// Opens a file that lies beside another and is believed with it, such as the symbols of a trace: a regular file of
-/// the other's owner or of this process's user. Another user, in a folder that is shared, must not choose what a
-/// trace seems to say.
+/// Opens a regular file that lies beside another and is trusted with it, such as the symbols of a
+/// trace. It must belong to the other's owner or to this process's user. Another user, in a shared
+/// folder, must not be able to choose the content of a trace.
 ///
 /// # Errors
-/// As of [`open_regular`]; [`io::ErrorKind::PermissionDenied`] for a file of another user.
+/// The errors of [`open_regular`]; [`io::ErrorKind::PermissionDenied`] for a file of another user.
 pub fn open_companion(path: &Path, of: &Path) -> io::Result<(File, Metadata)> {
     let (file, meta) = open_regular(path)?;
     let owner = std::fs::metadata(of).map(|meta| meta.uid()).ok();
@@ -45,12 +46,12 @@ pub fn open_companion(path: &Path, of: &Path) -> io::Result<(File, Metadata)> {
     ))
 }
 
-/// Whether a companion of this owner is believed, of a file of that owner, by this user.
+/// True if the owner of a companion is the owner of its file, or this user.
 fn is_believed(companion: u32, owner: Option<u32>, user: u32) -> bool {
     companion == user || owner == Some(companion)
 }
 
-/// The content of a regular file of at most `most` bytes.
+/// Returns the content of a regular file of at most `most` bytes.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -70,16 +71,16 @@ fn is_believed(companion: u32, owner: Option<u32>, user: u32) -> bool {
 /// ```
 ///
 /// # Errors
-/// As of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for one that is larger.
+/// The errors of [`open_regular`]; [`io::ErrorKind::FileTooLarge`] if it is larger.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, meta) = open_regular(path)?;
     read_at_most(file, &meta, most)
 }
 
-/// The content of a file that was opened, of at most `most` bytes.
+/// Returns the content of an open file of at most `most` bytes.
 ///
 /// # Errors
-/// What the file system said; [`io::ErrorKind::FileTooLarge`] for one that is larger.
+/// The error of the file system; [`io::ErrorKind::FileTooLarge`] if it is larger.
 pub fn read_at_most(file: File, meta: &Metadata, most: u64) -> io::Result<Vec<u8>> {
     if meta.len() > most {
         return Err(too_large(most));

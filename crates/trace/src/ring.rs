@@ -1,13 +1,14 @@
 //! The event ring: many writers, no lock, the newest events overwrite the oldest.
 //!
-//! The ring is cut into chunks of a few slots. A thread takes the next chunk that no thread holds, by one fetch-and-add
-//! and one compare-and-swap, and then fills its slots in order with plain stores: a slot is odd while it is written,
-//! and only the holder of its chunk writes it. A full chunk is closed at once. A thread that pauses keeps its chunk;
-//! the others go around it.
+//! The ring is divided into chunks of a few slots. A thread takes the next chunk that no thread
+//! holds, by one fetch-and-add and one compare-and-swap. It then fills the slots in order with
+//! plain stores. A slot's sequence word is odd while it is written, and only the holder of its
+//! chunk writes it. A full chunk is closed at once. A thread that pauses keeps its chunk; the other
+//! threads skip it.
 //!
-//! Each chunk counts the events that were ever recorded in it. Its word and the sequence words of its
-//! slots say together, at every instant, how many there were and which of them are left: the counts
-//! stay exact whenever the process dies, and slots that were never used are no events.
+//! Each chunk counts the events ever recorded in it. Its word and the sequence words of its slots
+//! together define, at every instant, the number of events and which of them are left. So the
+//! counts stay exact whenever the process is killed, and slots that were never used are no events.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -21,17 +22,17 @@ pub(crate) mod model;
 #[cfg(test)]
 mod tests;
 
-/// The atomic `u64` that the ring is made of; a trait so that a model checker's can take its place.
+/// Atomic `u64` of which the ring is made; a trait so that a model checker's type can replace it.
 pub trait Word {
-    /// As [`AtomicU64::load`].
+    /// Loads the value, like [`AtomicU64::load`].
     fn load(&self, order: Ordering) -> u64;
-    /// As [`AtomicU64::store`].
+    /// Stores a value, like [`AtomicU64::store`].
     fn store(&self, value: u64, order: Ordering);
-    /// As [`AtomicU64::fetch_add`].
+    /// Adds to the value, like [`AtomicU64::fetch_add`].
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
-    /// As [`AtomicU64::compare_exchange`], saying only whether it took place.
+    /// Exchanges the value like [`AtomicU64::compare_exchange`]; true if it took place.
     fn swap_if(&self, current: u64, new: u64, success: Ordering) -> bool;
-    /// As [`std::sync::atomic::fence`].
+    /// Orders accesses, like [`std::sync::atomic::fence`].
     fn fence(order: Ordering);
 }
 
@@ -68,13 +69,14 @@ pub struct Slot<W> {
 }
 
 impl<W: Word> Slot<W> {
-    /// What the slot says of itself. Slots looked at after this one are at least as new.
+    /// Returns the state of the slot. Slots read after this one are at least as new.
     #[inline]
     pub(crate) fn state(&self) -> State {
         State::decode(self.sequence.load(Ordering::Acquire))
     }
 
-    /// A copy of the payload, if the slot held the event of this number before and after copying.
+    /// Returns a copy of the payload, if the slot held the event of this number before and after
+    /// copying.
     #[inline]
     pub(crate) fn copy(&self, number: u64) -> Option<[u64; 7]> {
         while_held(&self.sequence, number, || {
@@ -87,7 +89,8 @@ impl<W: Word> Slot<W> {
     }
 }
 
-/// What `copy` gives, if a slot with this sequence word held the event of this number before and after.
+/// Returns the result of `copy`, if a slot with this sequence word held the event of this number
+/// before and after.
 #[inline]
 pub(crate) fn while_held<W: Word, T>(
     sequence: &W,
@@ -99,7 +102,7 @@ pub(crate) fn while_held<W: Word, T>(
         return None;
     }
     let copied = copy();
-    // Had a word been of a later event, its slot would now be seen begun.
+    // If a word had been of a later event, its slot would now be seen begun.
     W::fence(Ordering::Acquire);
     let after = State::decode(sequence.load(Ordering::Relaxed));
     (after == State::Complete(number)).then_some(copied)
@@ -122,16 +125,16 @@ impl Slot<AtomicU64> {
     }
 }
 
-/// How many slots ahead of the one being written the next is fetched.
+/// Number of slots from the one being written to the one that is prefetched.
 const AHEAD: usize = 4;
 
-/// How many chunks are tried before an event is given up.
+/// Number of chunks that are tried before an event is dropped.
 const TRIES: usize = 1024;
 
-/// Chunks that get space at once, when a thread comes upon one without: 64 KiB of slots.
+/// Number of chunks that get space at once, when a thread reaches one without: 64 KiB of slots.
 const STEP: usize = 32;
 
-/// Asks for the cache line where something begins. A hint: it has no effect that a program could see.
+/// Prefetches the first cache line of a value. This is a hint without an observable effect.
 #[inline]
 pub fn prefetch<T>(what: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -144,19 +147,19 @@ pub fn prefetch<T>(what: &T) {
     let _ = what;
 }
 
-/// The chunk that one thread holds in a ring, if it holds one, and how far it has come in it.
+/// Chunk that one thread holds in a ring, if it holds one, and its progress in the chunk.
 #[derive(Debug)]
 pub struct ChunkLease {
     /// Index of the next slot to write.
     next: Cell<usize>,
-    /// Index of the first slot after the chunk; 0, as `next` then is: no chunk is held.
+    /// Index of the first slot after the chunk; 0, like `next`, if no chunk is held.
     end: Cell<usize>,
-    /// What makes a slot's index the number of its event, modulo 2^64.
+    /// Difference of the number of an event and its slot's index, modulo 2^64.
     offset: Cell<u64>,
 }
 
 impl ChunkLease {
-    /// Holds no chunk.
+    /// Returns a lease without a chunk.
     pub const fn none() -> ChunkLease {
         ChunkLease {
             next: Cell::new(0),
@@ -165,7 +168,8 @@ impl ChunkLease {
         }
     }
 
-    /// Lets go of the chunk without closing it: for a ring that is gone or no longer ours.
+    /// Drops the chunk without closing it: for a ring that no longer exists or is of another
+    /// process.
     pub fn forget(&self) {
         self.next.set(0);
         self.end.set(0);
@@ -175,24 +179,26 @@ impl ChunkLease {
 /// A view of the counters, chunks and slots of a ring.
 #[derive(Debug)]
 pub struct Ring<'a, W> {
-    /// How often a thread went for a chunk.
+    /// Number of attempts to take a chunk.
     next: &'a W,
-    /// Events given up because no chunk was to be had.
+    /// Number of events dropped because no chunk was free.
     dropped: &'a W,
     chunks: &'a [W],
     slots: &'a [Slot<W>],
-    /// Slots of a chunk.
+    /// Number of slots of a chunk.
     each: usize,
-    /// Of the words of the chunks, and of their slots.
+    /// Room of the words of the chunks, and of their slots.
     room: (Room, Room),
-    /// Chunks that have space, the first of them.
+    /// Number of chunks, from the first on, that have space.
     ready: AtomicUsize,
-    /// There was no space for more: the ring goes round in what it has.
+    /// True if there was no space for more chunks: the ring wraps within the chunks that have
+    /// space.
     is_short: AtomicBool,
 }
 
 impl<'a, W: Word> Ring<'a, W> {
-    /// A ring over as many slots as chunks have together; both are powers of two, otherwise `None`.
+    /// Returns a ring over as many slots as the chunks have together. `None` unless both numbers
+    /// are powers of two.
     pub fn new(
         next: &'a W,
         dropped: &'a W,
@@ -214,7 +220,8 @@ impl<'a, W: Word> Ring<'a, W> {
         })
     }
 
-    /// In a file that grows, where the words of the chunks and the slots have this room. No chunk has space yet.
+    /// Places the ring in a file that grows, with this room for the words of the chunks and for the
+    /// slots. No chunk has space yet.
     pub fn within(self, chunks: Room, slots: Room) -> Ring<'a, W> {
         Ring {
             room: (chunks, slots),
@@ -223,17 +230,18 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// The number of chunks, from the first on, that have space.
+    /// Returns the number of chunks, from the first on, that have space.
     pub(crate) fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Takes space for the first chunks, for at least `slots` slots. Off the hot path. `false`: there is no space.
+    /// Takes space for the first chunks, for at least `slots` slots. Off the hot path. `false` if
+    /// there is no space.
     pub fn reserve(&self, slots: usize) -> bool {
         self.grow(slots.div_ceil(self.each).min(self.chunks.len()))
     }
 
-    /// Whether the ring goes round in less than all of it, for want of space.
+    /// True if the ring wraps before its end, because there is no space for the other chunks.
     pub fn is_short(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }
@@ -248,7 +256,7 @@ impl<'a, W: Word> Ring<'a, W> {
         let to = wanted.next_multiple_of(STEP).min(self.chunks.len());
         let chunk = self.each * size_of::<Slot<W>>();
         let (chunks, slots) = &self.room;
-        // Of the words, those that may share a page with earlier ones have it already: that costs nothing.
+        // Words that share a page with earlier ones have space already; that costs nothing.
         let grown = chunks.reserve(from * 8, (to - from) * 8)
             && slots.reserve(from * chunk, (to - from) * chunk);
         if grown {
@@ -259,34 +267,35 @@ impl<'a, W: Word> Ring<'a, W> {
         grown
     }
 
-    /// Slots.
+    /// Returns the number of slots.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// Slots that threads have reached so far, laps included.
+    /// Returns the number of slots that threads have reached so far, laps included.
     pub fn reached(&self) -> u64 {
         self.next
             .load(Ordering::Relaxed)
             .saturating_mul(self.each as u64)
     }
 
-    /// How often a thread went for a chunk so far: turn t is for chunk t modulo their count.
+    /// Returns the number of attempts to take a chunk so far. Turn t is for chunk t modulo their
+    /// count.
     pub(crate) fn turns(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Events given up so far.
+    /// Returns the number of events dropped so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How many chunks there are: a power of two.
+    /// Returns the number of chunks, a power of two.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// The word and the slots of a chunk.
+    /// Returns the word and the slots of a chunk.
     #[inline]
     pub(crate) fn chunk(&self, index: usize) -> Option<(&'a W, &'a [Slot<W>])> {
         let first = index.checked_mul(self.each)?;
@@ -294,9 +303,9 @@ impl<'a, W: Word> Ring<'a, W> {
         Some((self.chunks.get(index)?, slots))
     }
 
-    /// Writes one event. Wait-free, and within a chunk without a locked instruction.
+    /// Writes one event. Wait-free, and without a locked instruction within a chunk.
     ///
-    /// A thread passes the same `hold` each time, and one that no other thread passes.
+    /// A thread passes the same `hold` each time, and no other thread passes it.
     #[inline]
     pub fn push(&self, hold: &ChunkLease, payload: &[u64; 7]) {
         if hold.next.get() == hold.end.get() && !self.take(hold) {
@@ -308,8 +317,8 @@ impl<'a, W: Word> Ring<'a, W> {
         let Some(slot) = self.slots.get(at) else {
             return;
         };
-        // The slots lie in a file larger than the caches: fetch one while those before it are
-        // written. Not beyond the chunk, where another thread may be at work.
+        // The slots lie in a file larger than the caches: one is fetched while the slots before it
+        // are written. None beyond the chunk is fetched, where another thread may write.
         let ahead = at + AHEAD;
         if ahead < hold.end.get()
             && let Some(slot) = self.slots.get(ahead)
@@ -317,8 +326,8 @@ impl<'a, W: Word> Ring<'a, W> {
             prefetch(slot);
         }
         let number = (at as u64).wrapping_add(hold.offset.get());
-        // Release: a reader that sees this slot begun also sees those before it complete and the
-        // chunk open, and finds no gap between them.
+        // Release: a reader that sees this slot begun also sees the earlier ones complete and the
+        // chunk open. It finds no gap between them.
         slot.sequence
             .store(State::writing(number), Ordering::Release);
         // A reader that sees any of the payload must also see that the slot is being written.
@@ -338,11 +347,11 @@ impl<'a, W: Word> Ring<'a, W> {
     #[cold]
     fn take(&self, hold: &ChunkLease) -> bool {
         if self.room.1.is_lost() {
-            // What would be written is kept nowhere.
+            // An event written now would be kept nowhere.
             return false;
         }
         for _ in 0..self.chunks.len().min(TRIES) {
-            // Only the number itself must be this thread's alone.
+            // Only the turn must be unique to this thread.
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             let index = (turn & (self.chunks.len() as u64 - 1)) as usize;
             let Some(word) = self.chunks.get(index) else {
@@ -353,12 +362,13 @@ impl<'a, W: Word> Ring<'a, W> {
                 continue;
             }
             let seen = word.load(Ordering::Relaxed);
-            // A thread that paused, or one that died, may hold it since an earlier lap.
+            // A thread that paused, or one that ended without closing it, may hold it since an
+            // earlier lap.
             let Chunk::Closed(events) = Chunk::decode(seen) else {
                 continue;
             };
-            // Acquire: what we write into the slots comes after what the last holder wrote there.
-            // Release: a reader that sees the chunk open also sees our turn at it counted.
+            // Acquire: this thread's writes to the slots come after the last holder's. Release: a
+            // reader that sees the chunk open also sees this turn counted.
             if !word.swap_if(seen, Chunk::Open(events).word(), Ordering::AcqRel) {
                 continue;
             }
@@ -377,7 +387,8 @@ impl<'a, W: Word> Ring<'a, W> {
         false
     }
 
-    /// There is no space for the chunk of a turn: the next lap begins. All turns up to it count as taken.
+    /// Begins the next lap, because there is no space for the chunk of a turn. All turns up to it
+    /// count as taken.
     #[cold]
     fn go_round(&self, turn: u64) {
         let lap = (turn | (self.chunks.len() as u64 - 1)).wrapping_add(1);
@@ -388,7 +399,7 @@ impl<'a, W: Word> Ring<'a, W> {
         }
     }
 
-    /// Closes the chunk that is held, if one is: the next thread that comes by may take it.
+    /// Closes the held chunk, if there is one. Another thread may then take it.
     pub fn close(&self, hold: &ChunkLease) {
         let (next, end) = (hold.next.get(), hold.end.get());
         let Some(last) = end.checked_sub(1) else {
@@ -397,7 +408,8 @@ impl<'a, W: Word> Ring<'a, W> {
         hold.forget();
         if let Some(word) = self.chunks.get(last / self.each) {
             let events = (next as u64).wrapping_add(hold.offset.get());
-            // Release: a thread that takes the chunk, or a reader that sees it closed, sees its slots as we left them.
+            // Release: a thread that takes the chunk, or a reader that sees it closed, sees all
+            // writes to its slots.
             word.store(Chunk::Closed(events).word(), Ordering::Release);
         }
     }

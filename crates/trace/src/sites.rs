@@ -1,8 +1,8 @@
 //! The sites part: places in source code that interpreters named, each kept once.
 //!
-//! A stack of an interpreted language has no return addresses that tell its functions. Its frames are sites: a name, a
-//! file and a line. An interpreter finds them by a key of its own, from which a table in private memory leads to the
-//! site, so that the texts are looked at once.
+//! A stack of an interpreted language has no return addresses that identify its functions. Its
+//! frames are sites: a name, a file and a line. An interpreter finds a site by a key of its own. A
+//! table in private memory leads from the key to the site, so that the texts are read once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,32 +13,32 @@ use super::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// What is in the part: records of two words, the index of a record being its id. The words of the first
-/// [`FIRST`](layout::FIRST) have other uses.
+/// Layout of the part: records of two words, the index of a record being its id. The words of the
+/// first [`FIRST`](layout::FIRST) records have other uses.
 pub mod layout {
-    /// Word: records handed out; more than fit once the part is full.
+    /// Word: number of records handed out; more than fit once the part is full.
     pub const HANDED_OUT: usize = 0;
-    /// Word: how often a site was not there because it did not fit.
+    /// Word: number of look-ups without a site, because it did not fit.
     pub const CUT: usize = 1;
-    /// The first record.
+    /// Id of the first record of a site.
     pub const FIRST: u32 = 4;
     /// Words of a record in this version.
     pub const WORDS: usize = 2;
     /// Bytes of a record in this version.
     pub const BYTES: usize = 8 * WORDS;
-    /// In the first word of a record, which is written last: it is complete. Below is the line. The second word: string
-    /// id of the name, string id of the file × 2³².
+    /// Bit in the first word of a record, which is written last: it is complete. Below is the line.
+    /// The second word: string id of the name, string id of the file × 2³².
     pub const COMMITTED: u64 = 1 << 63;
 }
 
-/// A place in source code.
+/// Place in source code: function, file and line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Site {
     /// String id of the name of the function.
     pub name: u32,
     /// String id of the path of the file.
     pub file: u32,
-    /// The line in it; 0 if there is none.
+    /// Line in the file; 0 if there is none.
     pub line: u32,
 }
 
@@ -52,7 +52,7 @@ impl Site {
     }
 }
 
-/// Words of a [`Writer::site`](crate::Writer::site) key.
+/// Number of words of a [`Writer::site`](crate::Writer::site) key.
 pub const KEY: usize = 4;
 
 /// The sites part, and an index of it.
@@ -65,7 +65,7 @@ pub struct Sites<'a, W> {
 }
 
 impl<'a, W: Word> Sites<'a, W> {
-    /// Over the words of the part, which are zero.
+    /// Returns sites over the words of the part, which are zero.
     pub fn new(words: &'a [W], index: Index<W>, keys: Keys<W>) -> Sites<'a, W> {
         Sites {
             words,
@@ -75,13 +75,14 @@ impl<'a, W: Word> Sites<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the sites in a file that grows.
     pub fn within(self, room: Room) -> Sites<'a, W> {
         Sites { room, ..self }
     }
 
-    /// The id of the site with this key; `make` says what it is, where the key is new or there was no room for it. `None`
-    /// if it does not fit, which is counted, or if `make` has none.
+    /// Returns the id of the site with this key. If the key is new, or there was no room for it,
+    /// `make` gives the site. `None` if it does not fit, which is counted, or if `make` returns
+    /// `None`.
     #[inline]
     pub fn find(&self, key: &[u64; KEY], make: impl FnOnce() -> Option<Site>) -> Option<u32> {
         if let Some(known) = self.keys.find(key) {
@@ -122,9 +123,9 @@ impl<'a, W: Word> Sites<'a, W> {
             let has_room = self.room.has(id as usize * layout::BYTES, layout::BYTES);
             has_room.then_some((id, record))
         };
-        // Looked at first, so that the count does not grow for ever.
+        // Checked first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
-        // Only the place itself must belong to no other thread.
+        // Only the place must belong to no other thread.
         let (id, [first, second]) = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
         let [head, rest] = site.encode();
         second.store(rest, Ordering::Relaxed);
@@ -138,21 +139,21 @@ impl<'a, W: Word> Sites<'a, W> {
     }
 }
 
-/// Which site each key stands for. In private memory; keys are added, never changed.
+/// Map from keys to sites, in private memory. Keys are added, never changed.
 #[derive(Debug)]
 pub struct Keys<W> {
     index: Index<W>,
     /// Records of [`WORDS`] words: the key, then the id of the site.
     records: Box<[W]>,
-    /// Records handed out; more than there are once all are.
+    /// Number of records handed out; more than there are once all are used.
     used: W,
 }
 
-/// Words of a record: half a cache line would be a word too short.
+/// Number of words of a record: half a cache line would be a word too short.
 const WORDS: usize = 8;
 
 impl Keys<AtomicU64> {
-    /// For this many keys. `None`: there is not enough memory.
+    /// Returns a table for this many keys. `None` if there is not enough memory.
     pub fn for_entries(entries: usize) -> Option<Keys<AtomicU64>> {
         Some(Keys {
             index: Index::for_entries(entries)?,
@@ -175,11 +176,11 @@ impl<W: Word> Keys<W> {
         let same = |number| self.holds(number, key);
         self.index.find_or_add(hash(key), same, || {
             let fits = |number: u64| {
-                // From 1 on: the index takes a 0 for none.
+                // Numbers begin at 1: the index takes 0 for a free place.
                 let number = u32::try_from(number).ok()?.checked_add(1)?;
                 self.record(number).map(|record| (number, record))
             };
-            // Looked at first, so that the count does not grow for ever.
+            // Checked first, so that the count does not grow for ever.
             fits(self.used.load(Ordering::Relaxed))?;
             let (number, record) = fits(self.used.fetch_add(1, Ordering::Relaxed))?;
             // Relaxed: the index publishes the number with release.
@@ -196,7 +197,7 @@ impl<W: Word> Keys<W> {
             return false;
         };
         let load = |word: &W| word.load(Ordering::Relaxed);
-        // Without a branch for each: they are in one cache line, and mostly all equal.
+        // Without a branch for each word: they are in one cache line, and mostly all equal.
         let differ = load(a) ^ key[0] | load(b) ^ key[1] | load(c) ^ key[2] | load(d) ^ key[3];
         differ == 0
     }
@@ -214,7 +215,8 @@ fn hash([a, b, c, d]: &[u64; KEY]) -> u64 {
     mix(*a ^ c.rotate_left(32), *b ^ d.rotate_left(16))
 }
 
-/// The site of an id, where each record has `each` words; `None` where there is none. Never trusts what is in the words.
+/// Returns the site of an id, where each record has `each` words; `None` if there is none. Never
+/// trusts the content of the words.
 pub fn site<W: Word>(words: &[W], each: usize, id: u32) -> Option<Site> {
     let (first, second) = load(record(words, each, id).filter(|_| id >= layout::FIRST)?);
     (first & layout::COMMITTED != 0).then_some(Site {
@@ -233,7 +235,7 @@ fn record<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]> {
 }
 
 fn load<W: Word>([first, second]: &[W; layout::WORDS]) -> (u64, u64) {
-    // Acquire: the rest is what it was when the record was completed.
+    // Acquire: the rest is as it was when the record was completed.
     (
         first.load(Ordering::Acquire),
         second.load(Ordering::Relaxed),

@@ -1,9 +1,10 @@
 //! Space for a file that is mapped whole and grows as it is used.
 //!
-//! The file has its full length from the start and no blocks: a hole. To write into a hole of a full disk is a fault
-//! that kills. So each page is made present, which takes its space on the disk, before it is first written: by
-//! `MADV_POPULATE_WRITE`, which fails where a write would fault and needs no descriptor; before Linux 5.14 by
-//! fallocate(2), through a descriptor that is held no longer than that.
+//! The file has its full length from the start and no blocks: a hole. A write into a hole of a full
+//! disk is a fault that ends the process. So each page is made present before its first write,
+//! which takes its space on the disk. `MADV_POPULATE_WRITE` does that: it fails where a write would
+//! fault, and needs no descriptor. Before Linux 5.14 fallocate(2) does it, through a descriptor
+//! held only during the call.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,10 +16,10 @@ use gpushim_descriptors::Identity;
 
 use super::guard::Guard;
 
-/// Bytes that are told apart.
+/// Bytes of a page, the unit of tracked space.
 const PAGE: usize = 4096;
 
-/// The space of a mapped file.
+/// Space on the disk of a mapped file.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// First address of the mapping.
@@ -26,21 +27,21 @@ pub(crate) struct Space {
     bytes: usize,
     path: PathBuf,
     identity: Identity,
-    /// A bit for each page of the file up to a length that was given, set when it has space.
+    /// Bits of the pages, up to the tracked length; a bit is set when its page has space.
     pages: Box<[AtomicU64]>,
-    /// The disk gave no more: asked again by [`Space::retry`].
+    /// True if the disk was full; [`Space::retry`] asks it again.
     is_full: AtomicBool,
-    /// That was so at least once.
+    /// True if the disk was full at least once.
     was_full: AtomicBool,
     guard: Guard,
-    /// The disk has no more.
+    /// True if a test simulates a full disk.
     #[cfg(test)]
     is_refused: AtomicBool,
 }
 
 impl Space {
-    /// For a file mapped at an address. Pages are tracked up to `tracked` bytes; beyond, the caller keeps track of
-    /// them. `None`: there is not enough memory.
+    /// Returns the space of a file mapped at an address. Pages are tracked up to `tracked` bytes;
+    /// the caller tracks the pages beyond. `None` if there is not enough memory.
     pub fn new(
         (base, bytes): (usize, usize),
         tracked: usize,
@@ -65,17 +66,18 @@ impl Space {
         })
     }
 
-    /// Whether these bytes, which are not none, have space; takes it if not. Without a system call where they have it.
+    /// True if these bytes, at least one, have space; takes it if not. Makes no system call if they
+    /// have space.
     #[inline]
     pub fn ensure(&self, at: usize, bytes: usize) -> bool {
         let (first, last) = (at / PAGE, (at + bytes.max(1) - 1) / PAGE);
-        // Written out for the one page or two that nearly all callers have.
+        // A fast path for one page or two, as nearly all callers have.
         let has =
             self.has(first) && (first == last || (first + 1..=last).all(|page| self.has(page)));
         has || self.take(first, last)
     }
 
-    /// Whether the page of a byte has space.
+    /// True if the page of a byte has space.
     #[inline]
     pub fn is_present(&self, at: usize) -> bool {
         self.has(at / PAGE)
@@ -100,7 +102,7 @@ impl Space {
         true
     }
 
-    /// Takes space for these bytes, whether they have it or not. `false`: there is none.
+    /// Takes space for these bytes, even if they have it. `false` if there is none.
     pub fn reserve(&self, at: usize, bytes: usize) -> bool {
         if self.is_full.load(Ordering::Relaxed) || self.is_lost() {
             return false;
@@ -123,7 +125,7 @@ impl Space {
         taken
     }
 
-    /// By fallocate(2), in the file that was created.
+    /// Takes space by fallocate(2), in the file that was created.
     fn allocate(&self, at: usize, length: usize) -> bool {
         let Ok(file) = self.identity.open(&self.path) else {
             return false;
@@ -136,42 +138,43 @@ impl Space {
         unsafe { libc::fallocate(file.as_raw_fd(), keep, at, length) == 0 }
     }
 
-    /// Lets the disk be asked again, and looks whether the file was truncated.
+    /// Allows the disk to be asked again, and checks if the file was truncated.
     pub fn retry(&self) {
         self.is_full.store(false, Ordering::Relaxed);
-        // On tmpfs to read a hole takes space, so that a full one looks as if the file had been truncated.
+        // On tmpfs a read of a hole takes space, so a full one looks like a truncated file.
         if !self.was_full() {
             self.guard.probe();
         }
     }
 
-    /// From now on the disk has no more.
+    /// Simulates a full disk after this call.
     #[cfg(test)]
     pub fn refuse(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the disk gave no more at least once.
+    /// True if the disk was full at least once.
     pub fn was_full(&self) -> bool {
         self.was_full.load(Ordering::Relaxed)
     }
 
-    /// Whether the file was truncated: nothing is kept any more.
+    /// True if the file was truncated: nothing more is kept.
     #[inline]
     pub fn is_lost(&self) -> bool {
         self.guard.is_lost()
     }
 
-    /// The mapping is about to end.
+    /// Releases the guard before the mapping ends.
     pub fn close(&self) {
         self.guard.release();
     }
 }
 
-/// Makes the pages at an address present and writable. `None`: this kernel cannot.
+/// Makes the pages at an address present and writable. `None` if this kernel cannot.
 fn populate(at: usize, length: usize) -> Option<bool> {
     for _ in 0..8 {
-        // SAFETY: the range is within the mapping, and to make its pages present changes nothing in them.
+        // SAFETY: the range is within the mapping, and to make its pages present changes nothing in
+        // them.
         let result =
             unsafe { libc::madvise(at as *mut libc::c_void, length, libc::MADV_POPULATE_WRITE) };
         if result == 0 {
@@ -186,21 +189,21 @@ fn populate(at: usize, length: usize) -> Option<bool> {
     Some(false)
 }
 
-/// Whether the words of a part can be written: those of a part in a file take space first.
+/// Check that words of a part can be written. In a file it takes space for them first.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     file: Option<(Arc<Space>, usize)>,
 }
 
 impl Room {
-    /// That of a part that begins at an offset of the file.
+    /// Returns the room of a part that begins at an offset of the file.
     pub(crate) fn of(space: &Arc<Space>, at: u64) -> Room {
         Room {
             file: Some((Arc::clone(space), at as usize)),
         }
     }
 
-    /// Whether these bytes of the part can be written; takes space for them if need be.
+    /// True if these bytes of the part can be written; takes space for them if necessary.
     #[inline]
     pub(crate) fn has(&self, at: usize, bytes: usize) -> bool {
         match &self.file {
@@ -209,7 +212,7 @@ impl Room {
         }
     }
 
-    /// As [`Room::has`], for bytes whose presence the caller keeps track of.
+    /// Takes space like [`Room::has`], for bytes whose presence the caller tracks.
     pub(crate) fn reserve(&self, at: usize, bytes: usize) -> bool {
         match &self.file {
             None => true,
@@ -217,7 +220,7 @@ impl Room {
         }
     }
 
-    /// Whether anything was ever written near a byte of the part.
+    /// True if the page of a byte of the part has space, and so may have been written.
     #[inline]
     pub(crate) fn is_present(&self, at: usize) -> bool {
         match &self.file {
@@ -226,7 +229,7 @@ impl Room {
         }
     }
 
-    /// Whether the file was truncated.
+    /// True if the file was truncated.
     pub(crate) fn is_lost(&self) -> bool {
         match &self.file {
             None => false,

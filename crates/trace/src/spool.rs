@@ -1,8 +1,8 @@
 //! All events of a run, compressed, in files beside the trace: the mode `full`.
 //!
-//! A thread of its own follows the ring and writes what it held, frame by frame, before it is
-//! overwritten. The threads that record wait for nothing. What the disk does not take, or what was
-//! overwritten first, is counted. `docs/trace-format.md` says how the files are made.
+//! A thread of the spool follows the ring and writes its events, frame by frame, before they are
+//! overwritten. The recording threads wait for nothing. Events that the disk does not take, or that
+//! are overwritten before, are counted. `docs/trace-format.md` defines the files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ pub use file::SpoolLimits;
 pub(crate) use frame::{Budget, Span, scan};
 pub use thread::{SpoolOptions, SpoolStatus, Spooler, Tell};
 
-/// The most events of a frame.
+/// Largest number of events of a frame.
 pub(crate) const FRAME_EVENTS: usize = 32 << 10;
 
-/// The file of a segment: `<trace>.spool`, then `<trace>.spool.1` and so on.
+/// Returns the file of a segment: `<trace>.spool`, then `<trace>.spool.1` and so on.
 pub(crate) fn segment_path(trace: &Path, segment: u64) -> PathBuf {
     let mut name = OsString::from(trace.as_os_str());
     name.push(".spool");
@@ -29,7 +29,7 @@ pub(crate) fn segment_path(trace: &Path, segment: u64) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The segments that lie beside a trace, oldest first.
+/// Returns the segments that lie beside a trace, oldest first.
 pub(crate) fn segments(trace: &Path) -> Vec<(u64, PathBuf)> {
     let Some(name) = trace.file_name() else {
         return Vec::new();

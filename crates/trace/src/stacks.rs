@@ -1,8 +1,8 @@
 //! The stacks part: call stacks and open ranges as a tree that only grows.
 //!
-//! A node is a frame or a range and has a parent, the root, 0, at last; its id stands for the whole stack. The node
-//! with the same parent and content is found again through an index, so that each stack is kept once. A node is
-//! complete before any other thread or a reader knows its id.
+//! A node is a frame or a range and has a parent; the last parent is the root, 0. The id of a node
+//! stands for the whole stack. An index finds the node with the same parent and content again, so
+//! each stack is kept once. A node is complete before any other thread or a reader knows its id.
 
 use std::sync::atomic::Ordering;
 
@@ -18,26 +18,28 @@ mod tests;
 
 pub use memo::Memo;
 
-/// What is in the part: nodes of two words, the index of a node being its id. The words of the first
-/// [`FIRST`](layout::FIRST) have other uses.
+/// Layout of the part: nodes of two words, the index of a node being its id. The words of the first
+/// [`FIRST`](layout::FIRST) nodes have other uses.
 pub mod layout {
-    /// Word: nodes handed out; more than fit once the part is full.
+    /// Word: number of nodes handed out; more than fit once the part is full.
     pub const HANDED_OUT: usize = 0;
-    /// Word: stacks that were cut off, or ranges left out, because their nodes did not fit.
+    /// Word: number of stacks that were cut off, or ranges left out, because their nodes did not
+    /// fit.
     pub const CUT: usize = 1;
-    /// The first node: a cache line further, so that adding a node does not slow a look-up.
+    /// First node: a cache line further, so that adding a node does not slow a look-up.
     pub const FIRST: u32 = 4;
     /// Words of a node in this version.
     pub const WORDS: usize = 2;
     /// Bytes of a node in this version.
     pub const BYTES: usize = 8 * WORDS;
-    /// In the first word of a node: it is complete. Below, the kind (bits 32 to 39) and the id of the
-    /// parent, which is less than its own (bits 0 to 31). The second word is the value.
+    /// Bit in the first word of a node: it is complete. Below are the kind (bits 32 to 39) and the
+    /// id of the parent, which is less than its own (bits 0 to 31). The second word is the value.
     pub const COMMITTED: u64 = 1 << 63;
-    /// In the first word of a node: the writer's index refers to it, so it is not an unused copy. A reader has no use
-    /// for it.
+    /// Bit in the first word of a node: the writer's index refers to it, so it is not an unused
+    /// copy. A reader has no use for it.
     pub const FOUND: u64 = 1 << 62;
-    /// Kind of a frame. Its value: the return address, and from bit 48 on the generation of its module.
+    /// Kind of a frame. Its value: the return address, and from bit 48 on the generation of its
+    /// module.
     pub const FRAME: u8 = 1;
     /// Kind of an open range. Its value: string id of the name, string id of the domain × 2³².
     pub const RANGE: u8 = 2;
@@ -45,18 +47,18 @@ pub mod layout {
     pub const SITE: u8 = 3;
 }
 
-/// Set in a frame that is a site: the rest of it is the site's id. No return address has it.
+/// Bit of a frame that is a site: the rest of the frame is the site's id. No return address has it.
 pub const SITE: u64 = 1 << 63;
 
-/// One element of a stack.
+/// Element of a stack: a frame or a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackNode {
-    /// A call: the address that it returns to, and above bit 48 the generation of the code there, which is
-    /// 0 but for code that came to lie where other code of the trace had been.
+    /// A call: its return address, and above bit 48 the generation of the code there. The
+    /// generation is 0 unless the code lies where other code of the trace had been.
     Frame(u64),
     /// A range that was open on the thread.
     Range {
-        /// String id of its name.
+        /// String id of the range's name.
         name: u32,
         /// String id of its domain, 0 for none.
         domain: u32,
@@ -66,7 +68,7 @@ pub enum StackNode {
 }
 
 impl StackNode {
-    /// Kind and value, as in the file.
+    /// Returns kind and value, as in the file.
     #[inline]
     fn encode(self) -> (u8, u64) {
         match self {
@@ -78,7 +80,7 @@ impl StackNode {
         }
     }
 
-    /// Of what a writer is given.
+    /// Returns the node of a frame as passed to a writer.
     #[inline]
     fn of_frame(frame: u64) -> StackNode {
         match frame & SITE {
@@ -87,7 +89,7 @@ impl StackNode {
         }
     }
 
-    /// `None` for a kind that this version does not know.
+    /// Returns the node of a kind and a value; `None` for a kind unknown to this version.
     fn decode(kind: u8, value: u64) -> Option<StackNode> {
         match kind {
             layout::FRAME => Some(StackNode::Frame(value)),
@@ -101,12 +103,12 @@ impl StackNode {
     }
 }
 
-/// Where a stack is.
+/// Result of entering a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// Its id.
+    /// Id of the stack, or of its outer part that did fit.
     pub id: u32,
-    /// Whether all of it did fit.
+    /// True if the whole stack did fit.
     pub is_whole: bool,
 }
 
@@ -115,13 +117,13 @@ pub struct Pushed {
 pub struct Stacks<'a, W> {
     words: &'a [W],
     index: Index<W>,
-    /// Which of the parts in this process this is, for memos.
+    /// Number of this part, by which memos recognise it.
     instance: u64,
     room: Room,
 }
 
 impl<'a, W: Word> Stacks<'a, W> {
-    /// Over the words of the part, which are zero.
+    /// Returns stacks over the words of the part, which are zero.
     pub fn new(words: &'a [W], index: Index<W>) -> Stacks<'a, W> {
         Stacks {
             words,
@@ -131,23 +133,23 @@ impl<'a, W: Word> Stacks<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the stacks in a file that grows.
     pub fn within(self, room: Room) -> Stacks<'a, W> {
         Stacks { room, ..self }
     }
 
-    /// The id of a node below a parent, whose id this process has from here, or 0. The same each time, except that of
-    /// two threads that add a node at once one writes a copy that no index entry refers to. Where it no longer fits,
-    /// that is counted and the parent is returned.
+    /// Returns the id of a node below a parent. The parent is 0 or an id that this process got from
+    /// this function. The id is the same each time, even if two threads add a node at once. One of
+    /// them then writes a copy without an index entry. A node that does not fit is counted, and the
+    /// parent is returned.
     pub fn child(&self, parent: u32, node: StackNode) -> u32 {
         self.find(parent, node).unwrap_or_else(|| self.cut(parent))
     }
 
-    /// The id of a stack: frames, from the innermost on, above a node; those with [`SITE`] are sites. Where not all fit,
-    /// that is counted and the stack has only its outer frames.
+    /// Returns the id of a stack: frames, from the innermost on, above a node. Frames with [`SITE`]
+    /// are sites. If not all frames fit, the stack is counted and has only its outer frames.
     ///
-    /// What the stack has in common with the memo's last one, from the outermost frame on, is taken from
-    /// there.
+    /// Frames in common with the memo's last stack, from the outermost on, are taken from the memo.
     #[inline]
     pub fn push(&self, memo: &Memo, root: u32, frames: &[u64]) -> Pushed {
         let mut rest = frames.iter().rev().copied();
@@ -168,7 +170,8 @@ impl<'a, W: Word> Stacks<'a, W> {
         }
     }
 
-    /// The return addresses of the nodes from this id on that are complete in a row, and the id after them.
+    /// Returns the return addresses of successive complete nodes from this id on, and the id after
+    /// them.
     pub fn frames_since(&self, from: u32) -> (Vec<u64>, u32) {
         let mut frames = Vec::new();
         let mut id = from.max(layout::FIRST);
@@ -189,8 +192,8 @@ impl<'a, W: Word> Stacks<'a, W> {
     fn find(&self, parent: u32, node: StackNode) -> Option<u32> {
         let (kind, value) = node.encode();
         let head = layout::COMMITTED | u64::from(kind) << 32 | u64::from(parent);
-        // A stack that is new gets its nodes in a row: the one wanted is mostly next to its parent, in
-        // the same cache line.
+        // A new stack gets its nodes in a row: the wanted node is mostly next to its parent, in the
+        // same cache line.
         let next = parent.wrapping_add(1);
         if self
             .words_of(next)
@@ -230,10 +233,10 @@ impl<'a, W: Word> Stacks<'a, W> {
             let has_room = self.room.has(id as usize * layout::BYTES, layout::BYTES);
             has_room.then_some((id, node))
         };
-        // Looked at first, so that the count does not grow for ever.
+        // Checked first, so that the count does not grow for ever.
         place(handed_out.load(Ordering::Relaxed))?;
-        // Only the place itself must belong to no other thread. What the parent's id came by comes before: it is always
-        // the smaller one.
+        // Only the place must belong to no other thread. The parent's place was taken before, so
+        // its id is always smaller.
         let (id, [first, second]) = place(handed_out.fetch_add(1, Ordering::Relaxed))?;
         second.store(value, Ordering::Relaxed);
         // Release: a reader that sees the node complete sees its value.
@@ -246,12 +249,13 @@ impl<'a, W: Word> Stacks<'a, W> {
         words_of(self.words, layout::WORDS, id)
     }
 
-    /// A number that no other part has that this process, or the one that it was forked from, has made.
+    /// Returns the number of this part, unique among parts made by this process or inherited by
+    /// fork.
     pub fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// Counts that something did not fit below a node.
+    /// Counts an entry that did not fit below a node, and returns the node.
     #[cold]
     fn cut(&self, parent: u32) -> u32 {
         if let Some(cut) = self.words.get(layout::CUT) {
@@ -261,7 +265,7 @@ impl<'a, W: Word> Stacks<'a, W> {
     }
 }
 
-/// The words of a node, where each node has `each` words.
+/// Returns the words of a node, where each node has `each` words.
 #[inline]
 fn words_of<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]> {
     let at = usize::try_from(id).ok()?.checked_mul(each)?;
@@ -271,14 +275,14 @@ fn words_of<W>(words: &[W], each: usize, id: u32) -> Option<&[W; layout::WORDS]>
 
 #[inline]
 fn load<W: Word>([first, second]: &[W; layout::WORDS]) -> (u64, u64) {
-    // Acquire: the value is what it was when the node was completed.
+    // Acquire: the value is that of the completed node.
     (
         first.load(Ordering::Acquire),
         second.load(Ordering::Relaxed),
     )
 }
 
-/// One stack as it stands in a file: its nodes, the innermost frame first, then the outer frames, then the
+/// Iterator over one stack of a file: the innermost frame first, then the outer frames, then the
 /// ranges that were open, the innermost first.
 #[derive(Debug)]
 pub struct Stack<'a, W> {
@@ -286,17 +290,17 @@ pub struct Stack<'a, W> {
     /// Words of a node in the file.
     each: usize,
     next: u32,
-    /// Nodes that may yet be looked at.
+    /// Number of nodes that may yet be read.
     left: usize,
 }
 
-/// The most nodes of a stack that are believed. Writers keep at most 256 frames and 64 ranges; in a damaged
-/// file a chain can lead through all nodes there are, for every event.
+/// Largest number of nodes of a stack that a reader accepts. Writers keep at most 256 frames and 64
+/// ranges. In a damaged file a chain can lead through all nodes, for every event.
 const NODES_MAX: usize = 4096;
 
 impl<'a, W: Word> Stack<'a, W> {
-    /// The stack of an id, over the words of a part with `each` words per node; never trusts their content. A stack
-    /// ends at a node that is not there.
+    /// Returns the stack of an id, over the words of a part with `each` words per node. Never
+    /// trusts their content. A stack ends at a missing node.
     pub fn of(words: &'a [W], each: usize, id: u32) -> Stack<'a, W> {
         Stack {
             words,
@@ -322,8 +326,8 @@ impl<W: Word> Iterator for Stack<'_, W> {
     }
 }
 
-/// The parent and, if it is of a known kind, the content of a node; `None` for the root and for what is no
-/// complete node.
+/// Returns the parent and, if its kind is known, the content of a node. `None` for the root and for
+/// an incomplete node.
 pub fn node<W: Word>(words: &[W], each: usize, id: u32) -> Option<(u32, Option<StackNode>)> {
     let (head, value) = load(words_of(words, each, id)?);
     let (kind, parent) = ((head >> 32) as u8, head as u32);
@@ -331,7 +335,7 @@ pub fn node<W: Word>(words: &[W], each: usize, id: u32) -> Option<(u32, Option<S
     sound.then(|| (parent, StackNode::decode(kind, value)))
 }
 
-/// How many complete nodes there are that cannot have been written so.
+/// Returns the number of damaged nodes: their content cannot have been written so.
 pub fn broken<W: Word>(words: &[W], each: usize) -> u64 {
     let handed_out = words
         .get(layout::HANDED_OUT)

@@ -1,11 +1,12 @@
-//! The streams of tensors: an event has room for a number only, and a fact says which handle that is.
+//! Streams of tensors: an event has room for a number only, and a fact names the handle of the
+//! number.
 
 use crate::event::Event;
 
-/// What the keys of the facts begin with; the number follows.
+/// Prefix of the facts' keys; the number follows.
 const KEY: &str = "stream.";
 
-/// The fact that names a stream: its key and its value.
+/// Returns the key and the value of the fact that names a stream.
 ///
 /// ```
 /// let (key, value) = gpushim_trace::stream_fact(7, 0x55d0_1234_5670);
@@ -15,12 +16,12 @@ pub fn stream_fact(number: u8, handle: u64) -> (String, String) {
     (format!("{KEY}{number}"), format!("{handle:#x}"))
 }
 
-/// The handles of streams by their numbers.
+/// Handles of streams by their numbers.
 #[derive(Debug)]
 pub struct Streams([Option<u64>; 256]);
 
 impl Streams {
-    /// Those that facts name. Of two facts for a number the first counts.
+    /// Returns the handles named by facts. Of two facts for a number the first counts.
     pub fn of(facts: Vec<(String, String)>) -> Streams {
         let mut handles = [None; 256];
         handles[usize::from(Event::DEFAULT_STREAM)] = Some(0);
@@ -35,7 +36,7 @@ impl Streams {
         Streams(handles)
     }
 
-    /// The handle behind a number; `None` for 0 and for what no fact names.
+    /// Returns the handle of a number; `None` for 0 and for a number without a fact.
     pub fn handle(&self, number: u8) -> Option<u64> {
         self.0[usize::from(number)]
     }

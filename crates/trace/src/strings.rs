@@ -1,7 +1,7 @@
 //! The strings part: texts that events and other parts refer to, each kept once.
 //!
-//! Texts are appended. The length of one is written last, with a mark, so that a text is there whole or
-//! not at all, and a text has its id only when it is there.
+//! Texts are appended. The length of a text is written last, with a mark: a reader finds a text
+//! complete or not at all. A text gets its id only when it is complete.
 
 use std::sync::atomic::Ordering;
 
@@ -15,19 +15,19 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// Words within the part, which is all of words.
+/// Words within the part, which consists of words.
 pub mod layout {
-    /// Word: bytes of the part that were handed out, the first [`FIRST`] words not among them. More than
+    /// Word: bytes of the part that were handed out, without the first [`FIRST`] words. More than
     /// fit once it is full.
     pub const RESERVED: usize = 0;
-    /// Word: texts that did not fit.
+    /// Word: number of texts that did not fit.
     pub const CUT: usize = 1;
-    /// The first text; its index is its id. It begins with a word, [`COMMITTED`] and its bytes as a number, and goes on
-    /// with that many bytes, filled up to whole words with zeros.
+    /// Index of the first text; the index of a text is its id. A text begins with a word:
+    /// [`COMMITTED`] and its number of bytes. The bytes follow, padded to whole words with zeros.
     pub const FIRST: usize = 8;
-    /// Set in the first word of a text that is complete.
+    /// Bit in the first word of a text that is complete.
     pub const COMMITTED: u64 = 1 << 63;
-    /// The longest text, bytes; of a longer one the rest is replaced by `…`.
+    /// Longest text, bytes; the rest of a longer one is replaced by `…`.
     pub const TEXT_MAX: usize = 4096;
 }
 
@@ -40,7 +40,7 @@ pub struct Strings<'a, W> {
 }
 
 impl<'a, W: Word> Strings<'a, W> {
-    /// Over the words of the part, which are zero.
+    /// Returns strings over the words of the part, which are zero.
     pub fn new(words: &'a [W], index: Index<W>) -> Strings<'a, W> {
         Strings {
             words,
@@ -49,13 +49,14 @@ impl<'a, W: Word> Strings<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the strings in a file that grows.
     pub fn within(self, room: Room) -> Strings<'a, W> {
         Strings { room, ..self }
     }
 
-    /// The id of a text, the same each time, except that of two threads that add a text at once one writes a copy that
-    /// no id refers to. 0 for a text that no longer fits, which is counted.
+    /// Returns the id of a text. The id is the same each time, even if two threads add the text at
+    /// once. One of them then writes a copy without an id. 0 for a text that does not fit, which is
+    /// counted.
     pub fn intern(&self, text: &str) -> u32 {
         let (text, more) = shortened(text);
         let same = |id| self.holds(id, text, more);
@@ -79,9 +80,9 @@ impl<'a, W: Word> Strings<'a, W> {
             let is_within = first.checked_add(needed)? <= self.words.len();
             (is_within && self.room.has(first * 8, needed * 8)).then_some(first)
         };
-        // Looked at first, so that what can never fit is not handed out again and again.
+        // Checked first, so that a text that can never fit takes nothing again and again.
         fits(reserved.load(Ordering::Relaxed))?;
-        // Only the place itself must belong to no other thread.
+        // Only the place must belong to no other thread.
         let first = fits(reserved.fetch_add(needed as u64 * 8, Ordering::Relaxed))?;
         let id = u32::try_from(first).ok()?;
         let (head, body) = self.words.get(first..first + needed)?.split_first()?;
@@ -102,7 +103,7 @@ impl<'a, W: Word> Strings<'a, W> {
     }
 }
 
-/// The text of an id, `None` where there is none; never trusts what is in the words.
+/// Returns the text of an id, `None` if there is none; never trusts the content of the words.
 pub fn text<W: Word>(words: &[W], id: u32) -> Option<String> {
     let (length, words) = entry(words, id)?;
     let mut bytes: Vec<u8> = words
@@ -116,10 +117,10 @@ pub fn text<W: Word>(words: &[W], id: u32) -> Option<String> {
     )
 }
 
-/// The length of a complete text, and its words.
+/// Returns the length of a complete text, and its words.
 fn entry<W: Word>(words: &[W], id: u32) -> Option<(usize, &[W])> {
     let first = usize::try_from(id).ok().filter(|id| *id >= layout::FIRST)?;
-    // Acquire: the text is what it was when its length was written.
+    // Acquire: the text is as it was when its length was written.
     let head = words.get(first)?.load(Ordering::Acquire);
     let length = usize::try_from(head ^ layout::COMMITTED).ok()?;
     if length > layout::TEXT_MAX {
@@ -129,7 +130,7 @@ fn entry<W: Word>(words: &[W], id: u32) -> Option<(usize, &[W])> {
     Some((length, body))
 }
 
-/// What is kept of a text: its start, and what stands for the rest.
+/// Returns the kept start of a text, and the mark that replaces its rest.
 fn shortened(text: &str) -> (&str, &'static str) {
     if text.len() <= layout::TEXT_MAX {
         return (text, "");
@@ -137,7 +138,7 @@ fn shortened(text: &str) -> (&str, &'static str) {
     (cut_to(text, layout::TEXT_MAX - '…'.len_utf8()), "…")
 }
 
-/// The bytes of one text after the other, by eight, the last ones filled up with zeros.
+/// Returns the bytes of one text after the other as words, the last one padded with zeros.
 fn packed<'t>(text: &'t str, more: &'t str) -> impl Iterator<Item = u64> + 't {
     let (text, more) = (text.as_bytes(), more.as_bytes());
     let byte = move |at: usize| match text.get(at) {

@@ -1,12 +1,15 @@
-//! Follows the ring from within the writing process: every event once, in the order of time.
+//! Follower of the ring within the writing process: gives every event once, in the order of time.
 //!
-//! The threads that record are not asked for anything. What they wrote is found by the turns that they
-//! took: each turn since the last look names a chunk. Chunks that are still open are looked at again
-//! each time, as their holders may go on after any pause; so is a chunk that a thread took a turn for
-//! and has not opened yet. Once in a lap all chunks are looked over, for what that may have missed.
+//! The recording threads do no work for it. Their events are found by the turns that they took:
+//! each turn since the last poll names a chunk. Two sorts of chunks are read again at each poll:
 //!
-//! Of each chunk the number of the next event to read is kept. Numbers have no gaps, so that what was
-//! overwritten before it was read is counted exactly.
+//! - open chunks, because their holders may continue after any pause;
+//! - chunks for which a thread took a turn, but which it has not opened yet.
+//!
+//! Once in a lap all chunks are read, for events that the turns may have missed.
+//!
+//! For each chunk the number of the next event to read is kept. Numbers have no gaps, so events
+//! overwritten before they were read are counted exactly.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,13 +21,14 @@ use super::layout::{Chunk, Slot as State};
 use super::ring::{Ring, Slot, Word};
 use super::writer::{Mapped, Writer};
 
-/// How often a chunk that gets another holder while it is read is read again.
+/// Number of times a chunk is read again, if it gets another holder meanwhile.
 const LOOKS: usize = 8;
 
-/// Chunks read before what they held is handed on, which bounds the memory: 64 Ki events.
+/// Chunks read before their events are handed on, which bounds the memory: 64 Ki events.
 const STEP: u64 = 4096;
 
-/// Events that there is always room for; more is given back when hardly any are waiting. 72 KiB.
+/// Events that there is always memory for: 72 KiB. More memory is freed when few events are
+/// waiting.
 const KEPT: usize = 1024;
 
 /// An event that was read from the ring.
@@ -32,45 +36,46 @@ const KEPT: usize = 1024;
 pub struct Tailed {
     /// The record's words after its sequence word, the ticks first.
     pub(crate) words: [u64; 7],
-    /// Its number among the events of its chunk.
+    /// Number of the event among the events of its chunk.
     pub(crate) number: u64,
-    /// Its chunk.
+    /// Index of its chunk in the ring.
     pub(crate) chunk: u32,
 }
 
 impl Tailed {
-    /// When it was recorded, ticks.
+    /// Returns the time of its recording, ticks.
     pub fn ticks(&self) -> u64 {
         self.words.first().copied().unwrap_or(0)
     }
 
-    /// What was recorded.
+    /// Returns the recorded event.
     pub fn event(&self) -> Event {
         Event::from_words(self.words).1
     }
 
-    /// Where it belongs: at the same instant memory is given back before it is handed out again.
+    /// Returns the key of its place in order. At the same instant memory is freed before it is
+    /// allocated again.
     pub(crate) fn rank(&self) -> (u64, bool) {
         (self.ticks(), takes(Kind::from_number(self.words[1] as u8)))
     }
 }
 
-/// Whether an event of this kind comes after those of the same instant that give memory back.
+/// True if an event of this kind comes after frees and releases of the same instant.
 pub(crate) fn takes(kind: Kind) -> bool {
     !matches!(kind, Kind::Free | Kind::TensorFree | Kind::Release)
 }
 
-/// Events that were recorded and never handed on.
+/// Numbers of events that were recorded and never handed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Overwritten before they were read.
+    /// Events overwritten before they were read.
     pub overwritten: u64,
-    /// Given up by the threads that would have recorded them.
+    /// Events dropped by the threads that would have recorded them.
     pub given_up: u64,
 }
 
 impl Missed {
-    /// All of them.
+    /// Returns the number of all missed events.
     pub fn total(self) -> u64 {
         self.overwritten.saturating_add(self.given_up)
     }
@@ -103,7 +108,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins with the first event that was ever recorded. Two tails know nothing of each other.
+    /// Returns a tail that begins with the first event ever recorded. Two tails are independent.
     pub fn new(writer: &Writer) -> Tail {
         let (mapped, clock) = writer.followed();
         let follower = Follower::new(mapped.ring());
@@ -114,29 +119,29 @@ impl Tail {
         }
     }
 
-    /// Hands on what was recorded since it last looked, but for events younger than `hold_back`
-    /// ticks: those come next time, together with what other threads have published of the same moment
-    /// by then. The slices are in order of time, and each begins where the one before it ended, unless
-    /// a thread took longer than that to publish an event.
+    /// Hands on the events recorded since the last poll, except events younger than `hold_back`
+    /// ticks. These follow at the next poll, with events of the same time that other threads have
+    /// published by then. The slices are in order of time. Each begins where the previous one
+    /// ended, unless a thread took longer than `hold_back` to publish an event.
     ///
     /// In a forked child nothing is read.
     pub fn poll(&mut self, hold_back: u64, sink: &mut dyn FnMut(&[Tailed])) {
         if self.mapped.is_ours() {
-            // Before the ring is looked at: what is older than this has its turn taken.
+            // Read before the ring: the turn of every older event is taken.
             let horizon = self.clock.now().saturating_sub(hold_back);
             let ring = self.mapped.ring();
             self.follower.poll(ring, horizon, hold_back, sink);
         }
     }
 
-    /// Hands on everything that is recorded, however young.
+    /// Hands on all recorded events, however young.
     pub fn flush(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
         if self.mapped.is_ours() {
             self.follower.flush(self.mapped.ring(), sink);
         }
     }
 
-    /// What was missed so far.
+    /// Returns the numbers of events missed so far.
     pub fn missed(&self) -> Missed {
         Missed {
             overwritten: self.follower.overwritten,
@@ -144,18 +149,19 @@ impl Tail {
         }
     }
 
-    /// Slots of the ring, and how many of them threads have reached so far, laps included.
+    /// Returns the number of slots of the ring, and of slots that threads have reached so far, laps
+    /// included.
     pub fn progress(&self) -> (u64, u64) {
         let ring = self.mapped.ring();
         (ring.capacity() as u64, ring.reached())
     }
 
-    /// Turns of the ring that were looked at.
+    /// Returns the number of turns of the ring that were read.
     pub(crate) fn turns(&self) -> u64 {
         self.follower.turns
     }
 
-    /// The records' clock now, ticks.
+    /// Returns the current ticks of the records' clock.
     pub fn now(&self) -> u64 {
         self.clock.now()
     }
@@ -165,17 +171,17 @@ impl Tail {
     }
 }
 
-/// Why a chunk is looked at again.
+/// Reason for reading a chunk again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watch {
     No,
-    /// A thread holds it.
+    /// A thread holds the chunk.
     Open,
     /// A thread took a turn for it, and was not yet seen to open it.
     Expected,
 }
 
-/// What a look at a chunk found.
+/// Result of reading a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkRead {
     Nothing,
@@ -183,19 +189,19 @@ enum ChunkRead {
     Open,
 }
 
-/// Where a follower has come to in a ring.
+/// Progress of a follower in a ring.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// By chunk, of those that were reached: the number of the next event to read, and why to look again.
+    /// For each chunk reached: the number of the next event to read, and the reason to read again.
     chunks: Vec<(u64, Watch)>,
-    /// Chunks of the ring.
+    /// Number of chunks of the ring.
     count: usize,
-    /// The chunks to look at again.
+    /// Indexes of the chunks to read again.
     watched: Vec<u32>,
-    /// Turns up to which chunks were looked at, and those at which all of them were looked over.
+    /// Number of turns whose chunks were read, and the number when all chunks were last read.
     turns: u64,
     swept: u64,
-    /// Events that are too young to hand on, and those being read.
+    /// Events that are too young to hand on, and events being read.
     waiting: Vec<Tailed>,
     pub(crate) overwritten: u64,
 }
@@ -213,7 +219,7 @@ impl Follower {
         }
     }
 
-    /// As [`Tail::poll`], up to the ticks of `horizon`.
+    /// Polls like [`Tail::poll`], up to the ticks of `horizon`.
     pub(crate) fn poll<W: Word>(
         &mut self,
         ring: &Ring<'_, W>,
@@ -224,7 +230,7 @@ impl Follower {
         self.look_again(ring);
         let count = self.count as u64;
         let turns = ring.turns();
-        // Of several turns for the same chunk one look is enough.
+        // One read is enough for several turns of the same chunk.
         let mut turn = self.turns.max(turns.saturating_sub(count));
         while turn < turns {
             let step = turns.min(turn.saturating_add(STEP));
@@ -236,7 +242,7 @@ impl Follower {
                 reached = read.iter().map(Tailed::ticks).min().or(reached);
             }
             turn = step;
-            // The chunks that come are not older than the last ones, as far as their turns tell.
+            // The following chunks are not older than the last ones, as far as their turns tell.
             if let Some(ticks) = reached.filter(|_| turn < turns) {
                 self.give(horizon.min(ticks.saturating_sub(hold_back)), sink);
             }
@@ -248,16 +254,16 @@ impl Follower {
         self.give(horizon, sink);
     }
 
-    /// As [`Tail::flush`].
+    /// Flushes like [`Tail::flush`].
     pub(crate) fn flush<W: Word>(&mut self, ring: &Ring<'_, W>, sink: &mut dyn FnMut(&[Tailed])) {
         self.poll(ring, 0, 0, sink);
         self.sweep(ring);
         self.give(u64::MAX, sink);
     }
 
-    /// Hands on what is not younger than the horizon.
+    /// Hands on the events that are not younger than the horizon.
     fn give(&mut self, horizon: u64, sink: &mut dyn FnMut(&[Tailed])) {
-        // Each chunk is in order already, and mostly they are among themselves.
+        // Each chunk is in order already, and mostly the chunks are in order among themselves.
         self.waiting.sort_by_key(Tailed::rank);
         let due = self.waiting.partition_point(|one| one.ticks() <= horizon);
         if let Some(events) = self.waiting.get(..due).filter(|events| !events.is_empty()) {
@@ -286,10 +292,10 @@ impl Follower {
         self.watched = watched;
     }
 
-    /// Looks at a chunk that a thread took a turn for.
+    /// Reads a chunk for which a thread took a turn.
     fn turn<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) {
         if ring.is_short() && index >= ring.ready() {
-            // It has no space: its thread took another turn.
+            // The chunk has no space: its thread took another turn.
             return;
         }
         if index >= self.chunks.len() {
@@ -309,7 +315,7 @@ impl Follower {
         };
         *now = match (*now, watch) {
             (Watch::No, Watch::No) => Watch::No,
-            // Already listed, and nothing is expected any more: the next look takes it off the list.
+            // Already listed, and no event is expected: the next read takes it off the list.
             (_, Watch::No) => Watch::Open,
             (Watch::No, _) => {
                 self.watched.push(index as u32);
@@ -319,7 +325,7 @@ impl Follower {
         };
     }
 
-    /// Looks at every chunk that was reached.
+    /// Reads every chunk that was reached.
     fn sweep<W: Word>(&mut self, ring: &Ring<'_, W>) {
         for index in 0..self.chunks.len() {
             if self.read(ring, index) == ChunkRead::Open {
@@ -341,7 +347,7 @@ impl Follower {
         let mut found = ChunkRead::Nothing;
         for _ in 0..LOOKS {
             self.waiting.truncate(from);
-            // Acquire: all that was written before the chunk came into this state is seen.
+            // Acquire: everything written before the chunk came into this state is seen.
             let before = word.load(Ordering::Acquire);
             let (said, open) = match Chunk::decode(before) {
                 Chunk::Closed(events) => (events, false),
@@ -360,8 +366,8 @@ impl Follower {
                 };
             }
             copy_new(slots, *next, index as u32, &mut self.waiting);
-            // Each slot was loaded with acquire: had one been of a later holder, so would the word be.
-            // Otherwise all numbers below the highest read were seen, or are gone.
+            // Each slot was loaded with acquire. If one had been of a later holder, the word would
+            // be too. Otherwise all numbers below the highest read were seen, or are overwritten.
             let seen = self.waiting.get(from..).unwrap_or_default();
             let newest = seen.iter().map(|one| one.number.wrapping_add(1)).max();
             let upto = newest.unwrap_or(0).max(said).max(*next);
@@ -371,8 +377,8 @@ impl Follower {
                 return found;
             }
         }
-        // It changes hands faster than it can be read: what was read last counts, and what that look
-        // passed by is as good as overwritten.
+        // The chunk changes its holder faster than it can be read. The last read counts, and the
+        // events that it missed count as overwritten.
         let seen = self.waiting.get(from..).unwrap_or_default();
         let newest = seen.iter().map(|one| one.number.wrapping_add(1)).max();
         let upto = newest.unwrap_or(0).max(*next);
@@ -386,7 +392,7 @@ impl Follower {
     }
 }
 
-/// Whether the holder of a chunk that began with event `base` has completed event `next`.
+/// True if the holder of a chunk that began with event `base` has completed event `next`.
 fn has_grown<W: Word>(slots: &[Slot<W>], base: u64, next: u64) -> bool {
     let slot = usize::try_from(next.wrapping_sub(base)).ok();
     let slot = slot.and_then(|index| slots.get(index));
@@ -396,7 +402,8 @@ fn has_grown<W: Word>(slots: &[Slot<W>], base: u64, next: u64) -> bool {
 /// Copies the events from a number on, in the order of the slots.
 fn copy_new<W: Word>(slots: &[Slot<W>], next: u64, chunk: u32, to: &mut Vec<Tailed>) {
     let from = to.len();
-    // The last one first, as slots are filled from the first on: if a slot is seen, those before it are, too.
+    // From the last slot on, because slots are filled from the first: if a slot is seen, the
+    // earlier ones are too.
     for slot in slots.iter().rev() {
         if let State::Complete(number) = slot.state()
             && number >= next

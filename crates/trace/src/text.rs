@@ -1,6 +1,6 @@
 //! Texts in a line of a file: cut to a length, and with escapes.
 
-/// The longest beginning of a text that has at most this many bytes, in whole characters.
+/// Returns the longest beginning of a text with at most this many bytes, in whole characters.
 ///
 /// ```
 /// assert_eq!(gpushim_trace::cut_to("aé", 2), "a");
@@ -13,7 +13,7 @@ pub fn cut_to(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Appends a text in the form that the facts have: backslash, tab and line feed escaped.
+/// Appends a text in the form of the facts: backslash, tab and line feed escaped.
 pub fn escape_into(line: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
@@ -25,7 +25,7 @@ pub fn escape_into(line: &mut String, text: &str) {
     }
 }
 
-/// The inverse of [`escape_into`].
+/// Reverses [`escape_into`].
 pub fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut letters = text.chars();

@@ -1,11 +1,18 @@
-//! How memory went over the whole run, in fixed space: the least and the most of each stretch of time.
+//! Course of memory over the whole run, in fixed space: least and greatest values by stretch of
+//! time.
 //!
-//! The part is an array of words. Time is cut into [`BUCKETS`] buckets of 2^shift ticks; when the run
-//! outgrows them, pairs are merged and each is twice as wide. The words of a bucket hold the greatest
-//! value and the complement of the least one: both only ever grow, zero means that there is none, and
-//! applying the same event twice changes nothing. What is not of that kind, the sums and up to where
-//! they account for the events, is kept twice and switched, as is the array of buckets when it is
-//! merged: a kill at any instant leaves a whole state, with which a reader continues from the ring.
+//! The part is an array of words. Time is divided into [`BUCKETS`] buckets of 2^shift ticks. When
+//! the run outgrows them, pairs are merged, and each bucket is twice as wide. The words of a bucket
+//! hold the greatest value and the complement of the least one. Both only grow, zero means that
+//! there is no value, and applying the same event twice changes nothing.
+//!
+//! The rest is kept twice and switched:
+//!
+//! - the sums;
+//! - the ticks up to which they account for the events;
+//! - the array of buckets, when it is merged.
+//!
+//! A kill at any instant leaves a whole state, from which a reader continues with the ring.
 
 use std::sync::atomic::Ordering;
 
@@ -23,33 +30,33 @@ use device::{DeviceExtremes, clamped};
 
 pub use read::{DeviceTimeline, Span, Timeline};
 
-/// Buckets of each series.
+/// Number of buckets of each series.
 pub(crate) const BUCKETS: usize = 1024;
-/// Devices that are told apart.
+/// Number of devices with series of their own.
 pub(crate) const DEVICES: usize = 8;
 /// Width of a bucket at first: 2^20 ticks, about a third of a millisecond.
 const FIRST_SHIFT: u64 = 20;
 
-/// What is followed over time, bytes. The number is its place in the file.
+/// Series of values over time, bytes. The number is its place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Series {
-    /// Asked for by the program or a framework.
+    /// Bytes that the program or a framework asked for.
     Requested = 0,
-    /// Handed out, rounded to blocks.
+    /// Bytes handed out, rounded to blocks.
     Allocated = 1,
-    /// Held from the driver.
+    /// Bytes reserved from the driver.
     Reserved = 2,
-    /// What a framework says that it has handed out.
+    /// Bytes that a framework reports as allocated.
     Tensors = 3,
-    /// What a framework says that it holds.
+    /// Bytes that a framework reports as reserved.
     TensorsReserved = 4,
     /// Bytes in use by all processes, according to the driver.
     Driver = 5,
 }
 
 impl Series {
-    /// All of them, in the order of the file.
+    /// All series, in the order of the file.
     pub const ALL: [Series; 6] = [
         Series::Requested,
         Series::Allocated,
@@ -65,37 +72,37 @@ const SERIES: usize = Series::ALL.len();
 /// Words of the part, see `docs/trace-format.md`.
 pub(crate) mod words {
     use super::{DEVICES, SERIES};
-    /// How often the state was switched; its lowest bit names the copy in force.
+    /// Number of switches of the state; its lowest bit names the copy in force.
     pub const TURN: usize = 0;
     pub const BUCKETS: usize = 1;
     pub const DEVICES_AT: usize = 2;
     pub const SERIES_AT: usize = 3;
     /// Ticks at which the first bucket begins.
     pub const START: usize = 4;
-    /// The first copy of the state.
+    /// First copy of the state.
     pub const STATE: usize = 8;
-    /// Within a copy: ticks up to which events are accounted for.
+    /// Offset within a copy: ticks up to which events are accounted for.
     pub const UPTO: usize = 0;
     pub const SHIFT: usize = 1;
     pub const HALF: usize = 2;
     pub const GAPS: usize = 3;
     pub const UNPLACED: usize = 4;
-    /// Turns of the ring that had been looked at.
+    /// Offset within a copy: turns of the ring that had been read.
     pub const TURNS: usize = 5;
-    /// The first device: its head word, then its values.
+    /// Offset within a copy of the first device: its head word, then its values.
     pub const FIRST: usize = 8;
     pub const STATE_WORDS: usize = FIRST + DEVICES * (1 + SERIES);
 }
 
 const HALF_WORDS: usize = BUCKETS * DEVICES * SERIES * 2;
 
-/// Bytes of the part.
 pub(crate) const BYTES: usize = (words::STATE + 2 * words::STATE_WORDS + 2 * HALF_WORDS) * 8;
 
-/// Bytes at the beginning of the part that are in use from the start.
+/// Bytes at the beginning of the part that are used from the start.
 pub(crate) const STATE_BYTES: usize = (words::STATE + 2 * words::STATE_WORDS) * 8;
 
-/// The books of a timeline; its words are passed to each function, as they lie in a mapping.
+/// Sums and extremes of a timeline. Its words are passed to each function, as they lie in a
+/// mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     start: u64,
@@ -105,15 +112,15 @@ pub(crate) struct Ledger {
     turn: u64,
     /// Index of the open bucket.
     bucket: usize,
-    /// Sums that were taken from the live table, the totals and the pools between these ticks: events up to the latter
-    /// are in them, those after the former perhaps not.
+    /// Ticks between which the sums were taken from the live table, the totals and the pools. The
+    /// sums have all events before the first ticks, perhaps some up to the second, and none after.
     given: Option<(u64, u64)>,
-    /// Turns of the ring up to which it was looked at.
+    /// Turns of the ring up to which it was read.
     pub(crate) turns: u64,
     pub(crate) gaps: u64,
-    /// Events of a device that is not told apart, or of none.
+    /// Events of a device without series, or of no device.
     unplaced: u64,
-    /// The sums may be wrong until the next [`Ledger::resync`].
+    /// True if the sums may be wrong until the next [`Ledger::resync`].
     pub(crate) is_unsure: bool,
     devices: Vec<DeviceExtremes>,
     room: Room,
@@ -149,12 +156,12 @@ impl Ledger {
         ledger
     }
 
-    /// In a file that grows: what of it has no space is left out.
+    /// Places the timeline in a file that grows. Buckets without space are left out.
     pub(crate) fn within(self, room: Room) -> Ledger {
         Ledger { room, ..self }
     }
 
-    /// Takes an event into the books.
+    /// Adds an event to the sums.
     pub(crate) fn feed<W: Word>(&mut self, at: &[W], ticks: u64, event: &Event) {
         let given = self.given.filter(|(_, to)| ticks <= *to);
         let effect = match Effect::of(event) {
@@ -168,7 +175,8 @@ impl Ledger {
         if is_sum && let Some((from, _)) = given {
             self.is_unsure |= ticks > from;
         }
-        // For every event: who continues these books begins with the bucket of the last one.
+        // For every event: a reader that continues from these sums begins with the bucket of the
+        // last event.
         self.advance(at, ticks);
         if !(is_value || is_sum && given.is_none()) {
             return;
@@ -188,7 +196,7 @@ impl Ledger {
                 reserved,
             } => {
                 device.drop_context(allocated, reserved);
-                // How much of it was asked for, the event does not say.
+                // The event does not tell the requested bytes of the context's blocks.
                 self.is_unsure |= allocated > 0;
             }
             Effect::InUse(bytes) => device.set(Series::Driver, clamped(bytes)),
@@ -201,15 +209,15 @@ impl Ledger {
         }
     }
 
-    /// Events are missing: the sums are wrong from here until [`Ledger::resync`].
+    /// Notes that events are missing: the sums are wrong until [`Ledger::resync`].
     pub(crate) fn gap(&mut self) {
         self.gaps += 1;
         self.is_unsure = true;
     }
 
-    /// Takes the sums from who knows them and looked them up between these moments, the first early enough
-    /// that what was recorded before it is surely in them. Should events turn up from in between, the sums
-    /// are unsure again. Devices that are not named stay as they are.
+    /// Sets the sums to values that were looked up between these ticks. Events recorded before the
+    /// first ticks must be in them. If an event in between follows, the sums are unsure again.
+    /// Devices without a value stay unchanged.
     pub(crate) fn resync<W: Word>(&mut self, at: &[W], (from, to): (u64, u64), sums: &[Current]) {
         self.advance(at, to);
         let mut merged: Vec<Current> = Vec::new();
@@ -218,7 +226,7 @@ impl Ledger {
             if !is_known && sum.is_empty() {
                 continue;
             }
-            // What is of no device may be of the only one.
+            // A sum of no device may belong to the only one.
             let Some(device) = self.device(sum.device) else {
                 continue;
             };
@@ -245,7 +253,7 @@ impl Ledger {
         self.commit(at);
     }
 
-    /// Writes the open bucket and the state: what was fed so far survives the process.
+    /// Writes the open bucket and the state, so that everything fed so far survives the process.
     pub(crate) fn commit<W: Word>(&mut self, at: &[W]) {
         self.write_bucket(at);
         let turn = self.turn.wrapping_add(1);
@@ -275,7 +283,7 @@ impl Ledger {
         self.turn = turn;
     }
 
-    /// Moves on to the bucket of these ticks, if that is a later one.
+    /// Advances to the bucket of these ticks, if it is a later one.
     fn advance<W: Word>(&mut self, at: &[W], ticks: u64) {
         self.upto = self.upto.max(ticks);
         let passed = self.upto.saturating_sub(self.start);
@@ -305,7 +313,7 @@ impl Ledger {
             } else {
                 0
             };
-            // Of the half that stays empty only the first part has space for sure.
+            // Only the first part of the half that stays empty has space for sure.
             if bucket < BUCKETS / 2 || get(at, to + index) != value {
                 put(at, to + index, value);
             }
@@ -316,8 +324,8 @@ impl Ledger {
         self.switch(at);
     }
 
-    /// Has the state in force name the half and the width, and nothing else change: the sums that were
-    /// fed since the last commit are not yet whole.
+    /// Switches to a state with the new half and width, otherwise unchanged: the sums fed since the
+    /// last commit are not yet complete.
     fn switch<W: Word>(&mut self, at: &[W]) {
         let turn = self.turn.wrapping_add(1);
         let copy = |turn: u64| words::STATE + (turn & 1) as usize * words::STATE_WORDS;
@@ -333,7 +341,7 @@ impl Ledger {
         self.turn = turn;
     }
 
-    /// Writes what is known of the open bucket; what it held already stays within it.
+    /// Writes the extremes of the open bucket, which only widen.
     fn write_bucket<W: Word>(&self, at: &[W]) {
         let first = half_at(self.half) + self.bucket * DEVICES * SERIES * 2;
         if self.devices.is_empty() || !self.room.has(first * 8, DEVICES * SERIES * 2 * 8) {
@@ -348,7 +356,8 @@ impl Ledger {
         }
     }
 
-    /// The books of a device; of the only one there is, if the event names none.
+    /// Returns the values of a device. If the event names no device, these are the values of the
+    /// only one.
     fn device(&mut self, ordinal: u8) -> Option<&mut DeviceExtremes> {
         let known = self.devices.iter().position(|one| one.ordinal == ordinal);
         let index = match known {

@@ -1,5 +1,4 @@
-//! What a background thread of the writing process does for a trace: follows the ring, and keeps the
-//! timeline.
+//! Background work of the writing process for a trace: follows the ring and keeps the timeline.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +7,18 @@ use super::tail::{Missed, Tail, Tailed};
 use super::timeline::Ledger;
 use super::writer::Writer;
 
-/// How long an event is held back, ms, for those that other threads are just publishing.
+/// Time for which an event is held back, ms, because other threads may be publishing earlier ones.
 const HOLD_BACK_MS: u64 = 1;
-/// How often the timeline's sums are taken anew while they may be wrong, ms: it means to look at the whole
-/// live table.
+/// Interval at which the timeline's sums are taken anew while they may be wrong, ms. Each time
+/// reads the whole live table.
 const RESYNC_MS: u64 = 1000;
 
-/// Asked for the bytes that pools hold from the driver on a device, as [`Kind::Reserve`](super::Kind::Reserve)
-/// and [`Kind::Release`](super::Kind::Release) said it, had none been missed; `None`: it cannot be told now.
+/// Function that returns the bytes that pools hold from the driver on a device. This is the sum of
+/// all [`Kind::Reserve`](super::Kind::Reserve) and [`Kind::Release`](super::Kind::Release), missed
+/// ones included. `None` if it is unknown now.
 pub type Held = Box<dyn FnMut(u8) -> Option<u64> + Send>;
 
-/// Follows the ring of a writer and keeps its timeline. There is one for each writer.
+/// Follows the ring of a writer and keeps its timeline. A writer must have at most one.
 ///
 /// ```
 /// use gpushim_trace::{Class, Event, Kind, Trace, TimelineFollower, Writer, WriterOptions};
@@ -57,11 +57,12 @@ impl fmt::Debug for TimelineFollower {
 }
 
 impl TimelineFollower {
-    /// Begins the timeline, with the first event that was ever recorded.
+    /// Begins the timeline, with the first event ever recorded.
     ///
-    /// After events were missed, or a context went with its memory, the timeline's sums are taken anew
-    /// from the live table and the totals, each second until nothing happens meanwhile. What pools hold is
-    /// in neither: without `held` the sums stay as wrong as they are.
+    /// The sums may be wrong after missed events, or after the end of a context. Then they are
+    /// taken anew from the live table and the totals. This is repeated each second until no event
+    /// occurs meanwhile. The bytes held by pools are in neither table: without `held` the sums stay
+    /// wrong.
     pub fn new(writer: &Writer, held: Option<Held>) -> TimelineFollower {
         let tail = Tail::new(writer);
         let ledger = Ledger::create(tail.mapped().timeline(), writer.start_ticks())
@@ -76,14 +77,14 @@ impl TimelineFollower {
         }
     }
 
-    /// Takes what was recorded since the last time into the timeline. To be called so often that the
-    /// ring is not lapped in between: each 10 to 100 ms. Cheap when nothing happened. In a forked child
-    /// nothing is done.
+    /// Adds the events recorded since the last poll to the timeline. Call it every 10 to 100 ms, so
+    /// that the ring is not lapped in between. Cheap when there is no event. Does nothing in a
+    /// forked child.
     pub fn poll(&mut self) {
         self.poll_with(&mut |_| {});
     }
 
-    /// As [`TimelineFollower::poll`], and hands the events on, as [`Tail::poll`] does.
+    /// Polls like [`TimelineFollower::poll`], and hands the events on like [`Tail::poll`].
     pub fn poll_with(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
         let hold_back = self.ticks(HOLD_BACK_MS);
         self.follow(sink, |tail, sink| tail.poll(hold_back, sink));
@@ -92,7 +93,7 @@ impl TimelineFollower {
         }
     }
 
-    /// Takes all that is recorded into the timeline, however young, and hands it on: for the end.
+    /// Adds all recorded events to the timeline, however young, and hands them on: for the end.
     pub fn flush_with(&mut self, sink: &mut dyn FnMut(&[Tailed])) {
         self.follow(sink, |tail, sink| tail.flush(sink));
         self.resync();
@@ -138,7 +139,7 @@ impl TimelineFollower {
         let from = self.tail.now();
         let sums = self.tail.mapped().sums(held);
         let to = self.tail.now();
-        // What is older than this was published when we began to look.
+        // Older events were published when the look-up began.
         let from = from.saturating_sub(self.ticks(HOLD_BACK_MS));
         self.ledger
             .resync(self.tail.mapped().timeline(), (from, to), &sums);
@@ -149,12 +150,13 @@ impl TimelineFollower {
         self.ticks_per_ms.saturating_mul(ms)
     }
 
-    /// What was missed so far.
+    /// Returns the numbers of events missed so far.
     pub fn missed(&self) -> Missed {
         self.missed
     }
 
-    /// Slots of the ring, and how many of them threads have reached so far, laps included.
+    /// Returns the number of slots of the ring, and of slots that threads have reached so far, laps
+    /// included.
     pub fn progress(&self) -> (u64, u64) {
         self.tail.progress()
     }

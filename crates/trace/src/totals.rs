@@ -1,7 +1,8 @@
-//! The totals: how many blocks and bytes were ever allocated and freed, by layer and device.
+//! The totals: numbers of blocks and bytes ever allocated and freed, by layer and device.
 //!
-//! Each thread adds to a stripe of its own, by plain loads and stores; the sum over the stripes is the
-//! total, at every instant. A stripe outlives its thread, with what it holds, and serves the next one.
+//! Each thread adds to a stripe of its own, by plain loads and stores; the sum over the stripes is
+//! the total, at every instant. A stripe keeps its sums when its thread ends, and serves the next
+//! thread.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -16,17 +17,17 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// The sums of one thread at a time, as they lie in the file.
+/// Sums of one thread at a time, as they lie in the file.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Stripe<W> {
-    /// 1 while a thread has it.
+    /// 1 while a thread has the stripe.
     owner: W,
     unused: [W; 7],
     rows: [Row<W>; LAYERS * DEVICES],
 }
 
-/// The sums of one layer on one device.
+/// Sums of one layer on one device.
 #[derive(Debug)]
 #[repr(C)]
 struct Row<W> {
@@ -36,36 +37,37 @@ struct Row<W> {
     freed: W,
 }
 
-/// The stripe that threads share when there is none left for them.
+/// Index of the stripe that threads share when no other is left.
 const SHARED: usize = 0;
 
-/// Which stripe one thread has, if it has one.
+/// Stripe that one thread has, if it has one.
 #[derive(Debug)]
 pub struct Claim(Cell<usize>);
 
 impl Claim {
-    /// Has no stripe.
+    /// Returns a claim without a stripe.
     pub const fn none() -> Claim {
         // An index that no stripe has.
         Claim(Cell::new(usize::MAX))
     }
 
-    /// Lets go of the stripe without giving it back: for a trace that is gone or no longer ours.
+    /// Drops the stripe without releasing it: for a trace that no longer exists or is of another
+    /// process.
     pub fn forget(&self) {
         self.0.set(usize::MAX);
     }
 }
 
-/// What is added.
+/// Event of a block, by the sums to which it adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// A block that was handed out.
+    /// The block was allocated by the program.
     Allocation,
-    /// A block that was given back.
+    /// The block was freed by the program.
     Free,
 }
 
-/// A view of the stripes.
+/// View of the stripes of the totals.
 #[derive(Debug)]
 pub struct Tally<'a, W> {
     stripes: &'a [Stripe<W>],
@@ -73,7 +75,7 @@ pub struct Tally<'a, W> {
 }
 
 impl<'a, W: Word> Tally<'a, W> {
-    /// Totals over these stripes, of which the first is shared.
+    /// Returns totals over these stripes, of which the first is shared.
     pub fn new(stripes: &'a [Stripe<W>]) -> Tally<'a, W> {
         Tally {
             stripes,
@@ -81,13 +83,13 @@ impl<'a, W: Word> Tally<'a, W> {
         }
     }
 
-    /// In a file that grows.
+    /// Places the totals in a file that grows.
     pub fn within(self, room: Room) -> Tally<'a, W> {
         Tally { room, ..self }
     }
 
-    /// Adds a block of this many bytes. A thread passes the same `claim` each time, and one that no other
-    /// thread passes.
+    /// Adds a block of this many bytes. A thread passes the same `claim` each time, and no other
+    /// thread passes it.
     #[inline]
     pub fn add(&self, claim: &Claim, sort: Sort, (layer, device): (Layer, u8), bytes: u64) {
         let mut index = claim.0.get();
@@ -119,8 +121,9 @@ impl<'a, W: Word> Tally<'a, W> {
         }
     }
 
-    /// Bytes allocated and not freed, of a layer by device; the last stands for all others and unknown ones.
-    /// A free may be seen before its allocation: then it is 0 where it would be less.
+    /// Returns the bytes allocated and not freed, of a layer by device. The last entry stands for
+    /// all other and unknown devices. A free may be seen before its allocation: a negative sum then
+    /// counts as 0.
     pub fn live_bytes(&self, layer: Layer) -> [u64; DEVICES] {
         std::array::from_fn(|device| {
             let rows = self
@@ -128,7 +131,8 @@ impl<'a, W: Word> Tally<'a, W> {
                 .iter()
                 .enumerate()
                 .filter_map(|(index, stripe)| {
-                    // Not even to be read: on tmpfs that takes space, which a full one does not have.
+                    // Must not even be read: on tmpfs a read takes space, and a full tmpfs has
+                    // none.
                     let (first, end) = (index * STRIPE_BYTES, (index + 1) * STRIPE_BYTES);
                     if !(self.room.is_present(first) && self.room.is_present(end - 1)) {
                         return None;
@@ -145,7 +149,7 @@ impl<'a, W: Word> Tally<'a, W> {
     /// Takes a stripe that no thread has.
     #[cold]
     fn claim(&self, claim: &Claim) -> usize {
-        // Acquire: we go on from what the last thread left there.
+        // Acquire: this thread continues from the last thread's sums.
         let is_free = |(index, stripe): (usize, &Stripe<W>)| {
             self.room.has(index * STRIPE_BYTES, STRIPE_BYTES)
                 && stripe.owner.load(Ordering::Relaxed) == 0
@@ -158,13 +162,13 @@ impl<'a, W: Word> Tally<'a, W> {
         index
     }
 
-    /// Gives the stripe back, if the thread has one. What it holds stays.
+    /// Releases the stripe, if the thread has one. It keeps its sums.
     pub fn release(&self, claim: &Claim) {
         let index = claim.0.replace(usize::MAX);
         if index != SHARED
             && let Some(stripe) = self.stripes.get(index)
         {
-            // Release: the next thread sees our sums.
+            // Release: the next thread sees these sums.
             stripe.owner.store(0, Ordering::Release);
         }
     }

@@ -14,7 +14,7 @@ use super::event::{Class, Event, Layer};
 use super::layout::live::key;
 use super::layout::{self, cursor, facts, header};
 use super::live::{Live, Numbers, Removed};
-use super::process::{self, Facts};
+use super::process;
 use super::ring::Ring;
 use super::space::{Room, Space};
 use super::totals::Tally;
@@ -23,6 +23,7 @@ mod create;
 mod fact;
 mod first_page;
 mod mapped;
+mod options;
 mod places;
 mod sums;
 mod tables;
@@ -30,71 +31,21 @@ mod thread;
 
 pub(crate) use create::file_size_limit;
 pub(crate) use fact::fact_line;
+pub use options::WriterOptions;
 use places::Places;
 use tables::Tables;
-
-/// How to create a trace.
-#[derive(Clone, Debug)]
-pub struct WriterOptions {
-    /// Bytes of the event ring, rounded down to a power of two and at least [`WriterOptions::MIN_BYTES`].
-    /// The file is larger, see [`WriterOptions::file_bytes`].
-    pub bytes: u64,
-    /// The rank of the process in its job, if it has one.
-    pub rank: Option<u32>,
-    /// Which facts about the process are recorded.
-    pub facts: Facts,
-    /// Blocks that the live table has room for, at least 1,024 and at most 2^26, in whole groups of seven, and as many
-    /// again that their owners number; `None`: one for eight events of the ring, at most 131,072.
-    pub live_blocks: Option<u64>,
-    /// How many nodes, each a frame or range of a stack, the file has room for, 16 bytes each. In a file
-    /// with a small ring there is room for fewer: they take no more than the ring.
-    pub stack_nodes: u32,
-}
-
-impl WriterOptions {
-    /// The smallest ring: one page.
-    pub const MIN_BYTES: u64 = 4096;
-    /// The largest ring, 1 TiB.
-    pub const MAX_BYTES: u64 = 1 << 40;
-
-    /// Bytes of the file: about 650 KiB and 5 times the ring; for a ring of 16 MiB and more, about 45 MiB and
-    /// 1/128 more than the ring. What is not used of it takes neither space on the disk nor memory.
-    pub fn file_bytes(&self) -> u64 {
-        Places::of(self).end()
-    }
-
-    fn ring_bytes(&self) -> u64 {
-        let bytes = self
-            .bytes
-            .clamp(WriterOptions::MIN_BYTES, WriterOptions::MAX_BYTES);
-        1 << bytes.ilog2()
-    }
-}
-
-impl Default for WriterOptions {
-    /// A ring of 64 MiB, a million events, and a million nodes of stacks.
-    fn default() -> WriterOptions {
-        WriterOptions {
-            bytes: 64 << 20,
-            rank: None,
-            facts: Facts::Masked,
-            live_blocks: None,
-            stack_nodes: 1 << 20,
-        }
-    }
-}
 
 const FACTS_AT: u64 = layout::HEADER_BYTES as u64;
 const CURSOR_AT: u64 = FACTS_AT + facts::BYTES as u64;
 const PARTS_AT: u64 = CURSOR_AT + cursor::BYTES as u64;
 
-/// The number of chunks of a ring of this many bytes.
+/// Returns the number of chunks of a ring of this many bytes.
 fn chunks(ring_bytes: u64) -> u64 {
     let slots = ring_bytes as usize / layout::RECORD_BYTES;
     (slots / layout::chunk_slots(slots)) as u64
 }
 
-/// A trace being written. Shared by all threads; dropping it leaves the file as it is.
+/// Trace being written, shared by all threads. Dropping it leaves the file unchanged.
 ///
 /// ```
 /// use gpushim_trace::{Trace, Writer, WriterOptions};
@@ -116,15 +67,15 @@ fn chunks(ring_bytes: u64) -> u64 {
 /// ```
 #[derive(Debug)]
 pub struct Writer {
-    /// Behind an `Arc` so that a thread that ends can tell whether its chunk still exists.
+    /// In an `Arc`, so that a thread that ends can tell if its chunk still exists.
     mapped: Arc<Mapped>,
     clock: ClockSource,
     path: PathBuf,
-    /// Serialises facts and calibrations, which are rare.
+    /// Lock for facts and calibrations, which are rare.
     rare: Mutex<()>,
 }
 
-/// The file in memory, and the parts of it that threads write at the same time.
+/// Mapped file, and the parts of it that threads write concurrently.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     // Before `map`, so that it is dropped first.
@@ -135,7 +86,7 @@ pub(crate) struct Mapped {
     places: Places,
     space: Arc<Space>,
     map: MmapRaw,
-    /// The process that writes it; a forked child has the mapping too.
+    /// Id of the process that writes the file; a forked child has the mapping too.
     process: u32,
 }
 
@@ -146,60 +97,59 @@ impl Drop for Mapped {
 }
 
 impl Mapped {
-    /// Whether the file was truncated: nothing is kept any more.
+    /// True if the file was truncated: nothing more is kept.
     pub(crate) fn is_lost(&self) -> bool {
         self.space.is_lost()
     }
 
-    /// The room of the timeline.
+    /// Returns the room of the timeline.
     pub(crate) fn timeline_room(&self) -> Room {
         Room::of(&self.space, self.places.timeline.at)
     }
 
-    /// The ring.
     pub(crate) fn ring(&self) -> &Ring<'static, AtomicU64> {
         &self.ring
     }
 
-    /// The words of the control part.
+    /// Returns the words of the control part.
     fn control(&self) -> &[AtomicU64] {
-        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is accessed
-        // atomically only.
+        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is
+        // accessed atomically only.
         unsafe { self.places.control.words(&self.map) }.unwrap_or_default()
     }
 
-    /// Whether this process writes the file; a forked child does not.
+    /// True if this process writes the file; a forked child does not.
     pub(crate) fn is_ours(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// The words of the timeline.
+    /// Returns the words of the timeline.
     pub(crate) fn timeline(&self) -> &[AtomicU64] {
-        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is accessed
-        // atomically only.
+        // SAFETY: the slice does not outlive `self`, which holds the mapping, and the part is
+        // accessed atomically only.
         unsafe { self.places.timeline.words(&self.map) }.unwrap_or_default()
     }
 }
 
 impl Writer {
-    /// The mapping and the clock of the records, for a follower of the ring.
+    /// Returns the mapping and the clock of the records, for a follower of the ring.
     pub(crate) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
         (Arc::clone(&self.mapped), self.clock)
     }
 
-    /// Wall clock at the start, ns since 1970.
+    /// Returns the wall clock at the start, ns since 1970.
     pub(crate) fn wall_ns(&self) -> u64 {
         let wall = self.word(header::WALL_NS);
         wall.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Ticks at the start.
+    /// Returns the clock's ticks at the start.
     pub(crate) fn start_ticks(&self) -> u64 {
         let start = self.word(header::START_TICKS);
         start.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// About how many ticks a millisecond has.
+    /// Returns the approximate number of ticks in a millisecond.
     pub(crate) fn ticks_per_ms(&self) -> u64 {
         let _held = self.rare.lock();
         let get = |at| self.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -211,12 +161,12 @@ impl Writer {
 
     /// Creates a trace file and maps it.
     ///
-    /// An existing file is left alone: the new one gets `-1`, `-2`, … before its extension. The file has its
-    /// full length, but takes space on the disk only as it is used, before each use: a full disk loses events and
-    /// counts them, and is never a fault. No descriptor is kept.
+    /// An existing file is never overwritten: the new one gets `-1`, `-2`, … before its extension.
+    /// The file has its full length, but takes space on the disk only before each part is used. So
+    /// a full disk loses events and counts them, and never causes a fault. No descriptor is kept.
     ///
     /// # Errors
-    /// What the file system said, or that there is not enough memory. Nothing is left behind then.
+    /// The error of the file system, or too little memory. No file is left then.
     pub fn create(path: &Path, options: &WriterOptions) -> Result<Writer, Error> {
         let name = path;
         let failed = |error| Error::io("create the trace", name, "", error);
@@ -239,7 +189,8 @@ impl Writer {
         for (key, value) in process::facts(wall_ns, options.rank, options.facts) {
             writer.fact(key, &value);
         }
-        // A rate for processes that die before the first refresh, good to about 0.1 %: each pair is of some 30 ns.
+        // Gives a rate for processes that end before the first refresh, exact to about 0.1 %: each
+        // pair is exact to some 30 ns.
         while clock::monotonic_ns() < start.ns.saturating_add(50_000) {
             std::hint::spin_loop();
         }
@@ -249,32 +200,38 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Records one event, with the time of now. No lock, no system call, no heap, but for what a
-    /// thread's first event costs. Not for signal handlers.
+    /// Records one event, with the current time. Takes no lock, makes no system call and uses no
+    /// heap, except at a thread's first event. Not for signal handlers.
     #[inline(always)]
     pub fn record(&self, event: &Event) {
-        // Packed here, where the caller has the fields in registers: stored one by one and read again
-        // in larger pieces they would stall.
+        // Packed here, where the caller has the fields in registers. Stores of single fields, read
+        // again in larger pieces, would stall.
         thread::record(&self.mapped, self.clock, event.words(0));
     }
 
-    /// Records an event that made a block, enters the block into the live table and adds it to the totals.
+    /// Records an event that made a block, enters the block into the live table and adds it to the
+    /// totals.
     ///
-    /// In this order: live table, ring, totals; a kill in between leaves them apart by this one block. All bear the
-    /// same time. Costs as [`Writer::record`]. The caller must ensure that a block, which is an address and a class, is
-    /// recorded as allocated, then freed, then allocated again, each once and before the other: as it is where one lock
-    /// hands blocks out and takes them back.
+    /// The order is: live table, ring, totals. A kill in between leaves them different by this one
+    /// block. All have the same time. The cost is that of [`Writer::record`]. A block is an address
+    /// and a class. The caller must ensure that its allocations and frees alternate, each recorded
+    /// once before the next. A caller that hands blocks out under one lock, and takes them back
+    /// under it, meets this requirement.
     #[inline(always)]
     pub fn record_alloc(&self, event: &Event) {
         let block = (key(event.class, event.address), place(event));
         thread::record_alloc(&self.mapped, self.clock, event.words(0), block);
     }
 
-    /// As [`Writer::record_alloc`], for a block that its owner numbers, in memory whose last free has the ticks of `after`
-    /// or earlier ones, as [`Writer::record_numbered_free`] gave them. Cheaper: the block has a place of its own in the live
-    /// table, and the clock need not wait for what the thread has under way.
+    /// Records an allocation like [`Writer::record_alloc`], of a block that its owner numbers. The
+    /// last free of the memory must have the ticks of `after` or earlier ones, as returned by
+    /// [`Writer::record_numbered_free`]. This is cheaper, for two reasons:
     ///
-    /// A number must stand for one block at a time, from its allocation to its free; `u32::MAX` stands for none.
+    /// - the block has a place of its own in the live table;
+    /// - the clock need not wait for the thread's instructions in progress.
+    ///
+    /// A number must stand for one block at a time, from its allocation to its free; `u32::MAX`
+    /// stands for no number.
     #[inline(always)]
     pub fn record_numbered_alloc(
         &self,
@@ -294,9 +251,9 @@ impl Writer {
         );
     }
 
-    /// Records an event that ended a block, takes the block out of the live table and adds it to the
-    /// totals, in this order: live table, ring, totals. Returns what the table knew of it; `None` if it
-    /// was not there. The totals then have the size that the event says.
+    /// Records an event that ended a block, takes the block out of the live table and adds it to
+    /// the totals. The order is: live table, ring, totals. Returns the block's entry in the table;
+    /// `None` if it was not there. Then the event's size is added to the totals.
     ///
     /// ```
     /// use gpushim_trace::{Class, Event, Kind, Layer, Trace, Writer, WriterOptions};
@@ -322,7 +279,8 @@ impl Writer {
         thread::record_free(&self.mapped, self.clock, event.words(0), block)
     }
 
-    /// As [`Writer::record_free`], for a block that its owner numbers, however it was recorded; returns the event's ticks.
+    /// Records a free like [`Writer::record_free`], of a block that its owner numbers, however its
+    /// allocation was recorded. Returns the event's ticks.
     #[inline(always)]
     pub fn record_numbered_free(&self, event: &Event, (numbers, number): (&Numbers, u32)) -> u64 {
         let block = (key(event.class, event.address), place(event));
@@ -330,14 +288,15 @@ impl Writer {
         thread::record_numbered_free(&self.mapped, self.clock, event.words(0), number, block)
     }
 
-    /// Takes a block out of the live table before it ends, where from then on its address may be another's.
-    /// Its event follows by [`Writer::record_left`], or [`Writer::put_live`] puts it back.
+    /// Takes a block out of the live table before it ends, because its address may then get another
+    /// block. Its event follows by [`Writer::record_left`], or [`Writer::put_live`] restores the
+    /// block.
     pub fn take_live(&self, class: Class, address: u64) -> Option<Removed> {
         let live = &self.mapped.live;
         live.remove(live.spot(key(class, address)))
     }
 
-    /// As [`Writer::take_live`], of a block that its owner numbers.
+    /// Takes a block out like [`Writer::take_live`], of a block that its owner numbers.
     pub fn take_numbered(
         &self,
         class: Class,
@@ -350,63 +309,67 @@ impl Writer {
             .or_else(|| self.take_live(class, address))
     }
 
-    /// Enters a block into the live table that [`Writer::take_live`] took out, given what made it; as of now.
+    /// Restores a block to the live table after [`Writer::take_live`], given the event that made
+    /// it. The entry gets the current time.
     pub fn put_live(&self, event: &Event) {
         let live = &self.mapped.live;
         let spot = live.spot(key(event.class, event.address));
         live.insert(spot, &event.words(self.clock.now()));
     }
 
-    /// Records an event that ended a block that [`Writer::take_live`] took out, and adds it to the totals.
+    /// Records an event that ended a block after [`Writer::take_live`], and adds it to the totals.
     #[inline]
     pub fn record_left(&self, event: &Event) {
         thread::record_left(&self.mapped, self.clock, event.words(0), place(event));
     }
 
-    /// Takes blocks out of the live table that went without a free of their own, as with their context,
-    /// and adds them to the totals as freed: those that are wanted, given the events that made them. The
-    /// event that tells of it is the caller's to record. Returns how many they were, and their bytes.
+    /// Takes blocks out of the live table that ended without a free of their own, as with their
+    /// context. Adds them to the totals as freed. `wanted` selects the blocks, by the event that
+    /// made each. The caller records the event of the context's end. Returns the number of these
+    /// blocks, and their bytes.
     ///
-    /// Looks at the whole table, a millisecond or so. Other threads may allocate and free meanwhile, but not
-    /// free a block that is wanted.
+    /// Looks at the whole table, which takes about a millisecond. Other threads may allocate and
+    /// free meanwhile, but not free a selected block.
     pub fn drop_live(&self, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
         thread::drop_live(&self.mapped, wanted)
     }
 
-    /// Gives each live block, by the event that made it, and perhaps some that come and go meanwhile.
-    /// Not for hot paths: it reads the whole table.
+    /// Gives each live block to `see`, as the event that made it. A block that is made or freed
+    /// meanwhile may be given or not. Not for hot paths: it reads the whole table.
     pub fn each_live(&self, see: impl FnMut(&Event)) {
         self.mapped.live.each(see);
     }
 
-    /// Whether the live table had no room for some blocks: it is then no proof that a block was not recorded.
+    /// True if the live table had no room for some blocks. Then a block may be recorded but not in
+    /// it.
     pub fn has_missed_blocks(&self) -> bool {
         let missed = self.word(self.mapped.places.live.at as usize + layout::live::MISSED);
         missed.is_some_and(|missed| missed.load(Ordering::Relaxed) > 0)
     }
 
-    /// Bytes recorded as allocated and not as freed, of a layer by device; the last stands for all others.
+    /// Returns the bytes of a layer recorded as allocated and not as freed, by device. The last
+    /// entry stands for all other devices.
     pub fn live_bytes(&self, layer: Layer) -> [u64; layout::totals::DEVICES] {
         self.mapped.tally.live_bytes(layer)
     }
 
-    /// Where the file is: absolute, with the suffix that it got if the name was taken.
+    /// Returns the absolute path of the file, with the suffix that it got if the name was taken.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The records' clock now, ticks.
+    /// Returns the current ticks of the records' clock.
     #[inline]
     pub fn now(&self) -> u64 {
         self.clock.now()
     }
 
-    /// What another process asks of this one. To be looked at now and then, by one thread.
+    /// Returns the panel with requests of other processes. One thread should poll it.
     pub fn control(&self) -> Panel<'_> {
         Panel::new(self.mapped.control())
     }
 
-    /// Refreshes the pair from which ticks become ns. Once a second is plenty.
+    /// Refreshes the pair that converts ticks to ns. Once a second is enough.
     pub fn calibrate(&self) {
         let _held = self.rare.lock();
         let pair = self.clock.pair();
@@ -422,8 +385,9 @@ impl Writer {
         }
     }
 
-    /// Takes space for the next `ahead` bytes of the ring and makes their pages present, off the hot path, so that
-    /// recording neither faults nor calls the system. Returns whether that was anything new, and there is more to come.
+    /// Takes space for the next `ahead` bytes of the ring and makes their pages present, off the
+    /// hot path. Then recording neither faults nor calls the system. Returns true if it took new
+    /// space and more is left to take.
     pub fn prefault(&self, ahead: u64) -> bool {
         let ring = &self.mapped.ring;
         let next = ahead / layout::RECORD_BYTES as u64;
@@ -433,8 +397,8 @@ impl Writer {
         ring.reserve(wanted) && ring.ready() > before && wanted < ring.capacity()
     }
 
-    /// As [`Writer::prefault`], for as many bytes as the ring has used so far, at least 256 KiB and at most `most`: a
-    /// short run leaves a small file.
+    /// Prefaults like [`Writer::prefault`], as many bytes as the ring has used so far. The amount
+    /// is at least 256 KiB and at most `most`, so that a short run leaves a small file.
     pub fn keep_ahead(&self, most: u64) -> bool {
         self.mapped.live.prepare();
         let used = self.mapped.ring.reached();
@@ -442,8 +406,9 @@ impl Writer {
         self.prefault(used.max(LEAST_AHEAD).min(most))
     }
 
-    /// Looks after the file, each time that a background thread comes by: asks a disk that was full again, and sees
-    /// whether the file was truncated before a thread comes upon that. What became of the file so far.
+    /// Checks the file, at each poll of a background thread. Asks a disk again that was full, and
+    /// detects a truncated file before another thread accesses it. Returns the condition of the
+    /// file so far.
     pub fn check(&self) -> Condition {
         self.mapped.space.retry();
         if self.mapped.space.is_lost() {
@@ -455,7 +420,7 @@ impl Writer {
         }
     }
 
-    /// The aligned word at an offset of the file.
+    /// Returns the aligned word at an offset of the file.
     #[inline]
     fn word(&self, at: usize) -> Option<&AtomicU64> {
         if !at.is_multiple_of(8) || at.checked_add(8)? > self.mapped.map.len() {
@@ -466,8 +431,8 @@ impl Writer {
         Some(unsafe { &*self.mapped.map.as_ptr().add(at).cast::<AtomicU64>() })
     }
 
-    /// Copies bytes into the file; out of range it copies nothing. For regions that no other
-    /// thread writes at the same time.
+    /// Copies bytes into the file; out of range it copies nothing. For regions that no other thread
+    /// writes at the same time.
     fn put(&self, at: usize, bytes: &[u8]) {
         if at
             .checked_add(bytes.len())
@@ -487,21 +452,22 @@ impl Writer {
     }
 }
 
-/// What [`Writer::keep_ahead`] keeps at least.
+/// Least number of bytes that [`Writer::keep_ahead`] keeps ahead.
 const LEAST_AHEAD: u64 = 256 << 10;
 
-/// What became of a trace's file, see [`Writer::check`].
+/// Condition of a trace's file, see [`Writer::check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// All is well.
+    /// The file is complete and grows as needed.
     Sound,
-    /// The disk had no more space at least once: fewer events are kept, and other things may be missing, as counted.
+    /// The disk was full at least once. Fewer events are kept, and other parts may lack entries, as
+    /// counted.
     Short,
-    /// Another program truncated the file: nothing is kept from then on.
+    /// Another program truncated the file. Nothing is kept after that.
     Truncated,
 }
 
-/// Where the totals have what an event is about.
+/// Returns the row of the totals that counts an event.
 #[inline(always)]
 fn place(event: &Event) -> (Layer, u8) {
     (event.class.layer(), event.device)

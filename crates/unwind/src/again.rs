@@ -1,18 +1,18 @@
-//! Code that came to lie where other code had been: which of them a return address is in.
+//! Tells code apart that lay at the same addresses at different times.
 //!
-//! A library that is unloaded leaves its addresses to the next. Frames of both would look alike, so those
-//! of the later one are numbered, in bits that no address has.
+//! The addresses of an unloaded library may be used for the next one. Frames of both would look
+//! alike. So frames of the later library are numbered, in bits that no address has.
 
 use super::Module;
 
-/// Where in a frame the number of its code stands, in bits: above any address of a program on x86-64 with
+/// Lowest bit of the code's number in a frame. It is above any address of a program on x86-64 with
 /// four levels of page tables, and on 64-bit Arm.
 pub const SHIFT: u32 = 48;
 
-/// The highest number; the code after that keeps it. The highest bit of a frame is for others.
+/// Highest number; all later code has it, too. The highest bit of a frame is for other uses.
 const LAST: u64 = (1 << (63 - SHIFT)) - 1;
 
-/// The objects that stacks led through, as they lie now and lay before.
+/// Objects that stacks led through, at their present and earlier addresses.
 ///
 /// ```
 /// use gpushim_unwind::{Again, Module};
@@ -29,14 +29,14 @@ const LAST: u64 = (1 << (63 - SHIFT)) - 1;
 /// ```
 #[derive(Debug, Default)]
 pub struct Again {
-    /// Each with its number; of those at the same addresses the numbers differ.
+    /// Each object with its number. Objects at the same addresses have different numbers.
     met: Vec<(Module, u64)>,
-    /// The addresses of those that lie there now and are not the first there, with their numbers.
+    /// Addresses of objects that lie there now and are not the first there, with their numbers.
     now: Vec<(std::ops::Range<u64>, u64)>,
 }
 
 impl Again {
-    /// Nothing was met yet.
+    /// Starts without any objects.
     pub const fn new() -> Again {
         Again {
             met: Vec::new(),
@@ -44,7 +44,8 @@ impl Again {
         }
     }
 
-    /// An object was found: its number, and whether this is the first time.
+    /// Notes an object that was found. Returns its number, and true if it was found for the first
+    /// time.
     pub fn meet(&mut self, module: &Module) -> (u64, bool) {
         let overlaps = |begin: u64, end: u64| begin < module.end && module.begin < end;
         let known = self.met.iter().find(|(met, _)| met == module);
@@ -70,15 +71,15 @@ impl Again {
         (number, is_new)
     }
 
-    /// Whether no frame would be changed by [`Again::number`].
+    /// True if [`Again::number`] would change no frame.
     pub fn is_empty(&self) -> bool {
         self.now.is_empty()
     }
 
-    /// Puts the numbers of their code into frames.
+    /// Puts the number of its code into each frame.
     pub fn number(&self, frames: &mut [u64]) {
         for frame in frames {
-            // A return address is after its call, which may be the last thing of its object.
+            // A return address is after its call, which may be the last instruction of its object.
             let call = frame.wrapping_sub(1);
             let here = self.now.iter().find(|(range, _)| range.contains(&call));
             *frame |= here.map_or(0, |(_, number)| number << SHIFT);
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(frames(&again), plain);
         assert_eq!(again.meet(&module(0x1000, "b")), (1, true));
         assert_eq!(frames(&again), second);
-        // The first one again, then one that reaches beyond.
+        // The first one is met again, then one that reaches beyond its end.
         assert_eq!(again.meet(&module(0x1000, "a")), (0, false));
         assert!(again.is_empty());
         assert_eq!(frames(&again), plain);
@@ -133,7 +134,7 @@ mod tests {
                 bias: number,
                 ..module(0x1000, "a")
             };
-            // Only the last few: to look for each in all would take long.
+            // Only the last few are kept: a search in all for each would take long.
             again.met.drain(..again.met.len().saturating_sub(4));
             assert_eq!(again.meet(&met), (number.min(0x7fff), true));
         }

@@ -3,20 +3,21 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// The most frames that a walk gives.
+/// Most frames that a walk returns.
 pub const MAX_FRAMES: usize = 256;
 
-/// The return addresses of one stack, innermost first. Two KiB that are not initialised before use.
+/// Return addresses of one stack, innermost first. They take two KiB that are not initialised
+/// before use.
 pub struct Frames {
     addresses: [MaybeUninit<u64>; MAX_FRAMES],
-    /// How many of `addresses`, from the first, are initialised.
+    /// Number of initialised `addresses`, from the first.
     len: usize,
     cut: bool,
     whole: bool,
 }
 
 impl Frames {
-    /// No frames.
+    /// Makes room without frames.
     pub const fn new() -> Frames {
         Frames {
             addresses: [MaybeUninit::uninit(); MAX_FRAMES],
@@ -26,36 +27,36 @@ impl Frames {
         }
     }
 
-    /// The return addresses, innermost first.
+    /// Return addresses, innermost first.
     pub fn as_slice(&self) -> &[u64] {
         // SAFETY: `push` initialised the first `len` words, and `len` is at most their number.
         unsafe { std::slice::from_raw_parts(self.addresses.as_ptr().cast(), self.len) }
     }
 
-    /// As [`Frames::as_slice`], to be changed.
+    /// Return addresses, innermost first, to be changed.
     pub fn as_mut_slice(&mut self) -> &mut [u64] {
-        // SAFETY: as above, and they are borrowed as this is.
+        // SAFETY: as in `as_slice`, and they are borrowed as this is.
         unsafe { std::slice::from_raw_parts_mut(self.addresses.as_mut_ptr().cast(), self.len) }
     }
 
-    /// Whether the stack had more than [`MAX_FRAMES`] frames: the outermost are missing.
+    /// True if the stack had more than [`MAX_FRAMES`] frames: the outermost are missing.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Whether the last frame is the first function of the thread for sure: no frame is missing.
+    /// True if the last frame is known to be the first function of the thread: no frame is missing.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
 
-    /// Forgets all frames.
+    /// Removes all frames and both marks.
     pub(super) fn clear(&mut self) {
         self.len = 0;
         self.cut = false;
         self.whole = false;
     }
 
-    /// Says of frames that were pushed once more what was known of them.
+    /// Restores the marks of frames that were pushed once more.
     #[cfg_attr(
         not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")),
         allow(dead_code)
@@ -64,12 +65,12 @@ impl Frames {
         (self.cut, self.whole) = (is_cut, is_whole);
     }
 
-    /// The last frame is the first function of the thread.
+    /// Marks the last frame as the first function of the thread.
     pub(super) fn complete(&mut self) {
         self.whole = true;
     }
 
-    /// Adds the next outer frame; false, and the stack counts as cut, when there is no room.
+    /// Adds the next outer frame. If there is no room, returns false and marks the stack as cut.
     #[inline]
     pub(super) fn push(&mut self, address: u64) -> bool {
         match self.addresses.get_mut(self.len) {

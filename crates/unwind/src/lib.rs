@@ -1,11 +1,14 @@
 //! The call stack of the calling thread, fast enough to be taken at every allocation.
 //!
-//! [`walk`] fills [`Frames`] with return addresses, innermost first. On x86-64 Linux with glibc the walker is `native`: it
-//! compiles the unwind tables of a call site to a rule of one word, keeps the rule in a lock-free cache, and from then on
-//! takes no lock, allocates nothing and makes no system call for that call site. Elsewhere `portable` walks with the
-//! `backtrace` crate; the interface is the same. [`on_new_module`] announces each object that a walk comes through, with
-//! the build id and addresses that a reader needs for the names of the frames. [`Again`] keeps the frames of a library
-//! apart from those of an unloaded library that had the same addresses.
+//! [`walk`] fills [`Frames`] with return addresses, innermost first. On x86-64 Linux with glibc the
+//! walker is `native`. It compiles the unwind tables of a call site to a rule of one word, and
+//! keeps the rule in a lock-free cache. From then on it takes no lock, allocates nothing and makes
+//! no system call for that call site. Elsewhere `portable` walks with the `backtrace` crate, by the
+//! same interface.
+//!
+//! [`on_new_module`] announces each object that a walk comes through. It passes the build id and
+//! addresses that a reader needs for the names of the frames. [`Again`] keeps the frames of a
+//! library apart from frames of an unloaded library that had the same addresses.
 //!
 //! ```
 //! use gpushim_unwind::{Frames, module_of, walk};
@@ -14,7 +17,7 @@
 //! let count = walk(&mut frames);
 //! assert_eq!(frames.as_slice().len(), count);
 //! for address in frames.as_slice() {
-//!     // A return address is after its call, which may be the last instruction of its module.
+//! A return address is after its call, which may be the last instruction of its module.
 //!     let module = module_of(address - 1).map(|module| module.path);
 //!     println!("{address:#x} in {module:?}");
 //! }

@@ -1,23 +1,23 @@
-//! The description of a loaded object.
+//! Description of a loaded object.
 
 use std::path::PathBuf;
 
 /// A loaded object: the executable, a shared library, the vDSO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
-    /// The address of its first byte.
+    /// Address of its first byte.
     pub begin: u64,
-    /// The address after its last byte.
+    /// Address after its last byte.
     pub end: u64,
-    /// What is added to an address in the file to get the address in the process.
+    /// Difference between an address in the process and the same address in the file.
     pub bias: u64,
-    /// Its path as the dynamic linker knows it; the executable's by `/proc/self/exe`.
+    /// Path by which the dynamic linker knows it; the executable's by `/proc/self/exe`.
     pub path: PathBuf,
     /// Its `NT_GNU_BUILD_ID`; empty if it has none.
     pub build_id: BuildId,
 }
 
-/// At most 20 bytes of a build id, the length of the SHA-1 that linkers use.
+/// First 20 bytes of a build id, the length of the SHA-1 that linkers use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildId {
     bytes: [u8; 20],
@@ -25,14 +25,14 @@ pub struct BuildId {
 }
 
 impl BuildId {
-    /// The bytes.
+    /// Returns the bytes, 20 at most.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
 impl From<&[u8]> for BuildId {
-    /// The first 20 bytes.
+    /// Copies the first 20 bytes at most.
     fn from(from: &[u8]) -> BuildId {
         let mut id = BuildId::default();
         for (to, from) in id.bytes.iter_mut().zip(from) {

@@ -4,7 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use libc::dl_phdr_info;
 
-/// Shows each loaded object, in search order and under the dynamic linker's lock, until `visit` returns true.
+/// Shows each loaded object, in search order and under the dynamic linker's lock, until `visit`
+/// returns true.
 pub fn each_object<F: FnMut(&dl_phdr_info) -> bool>(mut visit: F) {
     unsafe extern "C" fn one<F: FnMut(&dl_phdr_info) -> bool>(
         info: *mut dl_phdr_info,

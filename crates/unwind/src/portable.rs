@@ -1,4 +1,4 @@
-//! The walker for targets without one of their own: the `backtrace` crate. Slow, and may allocate.
+//! The walker for all other targets, by the `backtrace` crate. It is slow, and may allocate.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -8,32 +8,32 @@ use std::sync::{Mutex, OnceLock};
 use super::objects::each_object;
 use super::{BuildId, Frames, Module};
 
-/// Called for each object that a frame lies in.
+/// Function that is called for each object that a frame lies in.
 static LISTENER: OnceLock<fn(&Module)> = OnceLock::new();
 
-/// What is remembered of that: beyond, all is asked anew.
+/// Most objects that are remembered as announced. Beyond it the list starts anew.
 const ANNOUNCED_MOST: usize = 4096;
 
-/// The addresses of objects that were announced since code last changed.
+/// Addresses of objects that were announced since code last changed.
 static ANNOUNCED: Mutex<Vec<std::ops::Range<u64>>> = Mutex::new(Vec::new());
 
-/// Fills `frames` with the return addresses of the calling thread, from the caller of this function on;
-/// how many they are.
+/// Fills `frames` with the return addresses of the calling thread, from the caller of this function
+/// on. Returns their number.
 #[inline(never)]
 pub fn walk(frames: &mut Frames) -> usize {
     frames.clear();
-    // The frames of the walking functions lie below this variable, the caller's above. An unwinder that does not report
-    // stack pointers gives 0: then its own frames stay in.
+    // The frames of the walking functions lie below this variable, the caller's above. If an
+    // unwinder reports no stack pointers, they are 0, and its own frames stay in.
     let here = 0u8;
     let here = std::ptr::from_ref(std::hint::black_box(&here)) as usize;
     let visit = |frame: &backtrace::Frame| {
         let own = frame.sp() as usize;
-        // Below the first function of a thread some unwinders find address 0.
+        // Some unwinders find address 0 below the first function of a thread.
         let skip = (own != 0 && own <= here) || frame.ip().is_null();
         skip || frames.push(frame.ip() as u64)
     };
-    // SAFETY: what has to be serialised with other users of the crate is the naming of frames, which is
-    // not done here.
+    // SAFETY: only the naming of frames needs to be serialised with other users of the crate, and
+    // none are named here.
     unsafe { backtrace::trace_unsynchronized(visit) };
     if let Some(listener) = LISTENER.get() {
         frames
@@ -44,30 +44,30 @@ pub fn walk(frames: &mut Frames) -> usize {
     frames.as_slice().len()
 }
 
-/// Walks that are known: none, with this walker.
+/// Known walks: none, with this walker.
 #[derive(Debug, Default)]
 pub struct KnownWalks(());
 
 impl KnownWalks {
-    /// Number of walks that are known at most.
+    /// Most walks that are known.
     pub const MOST: usize = 0;
 
-    /// Fills `frames` with those of a known walk.
+    /// Fills `frames` with the frames of a known walk.
     pub fn copy(&self, _met: Met, _frames: &mut Frames) {}
 }
 
-/// What a walk was found to be.
+/// Result of a search for a known walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Met(());
 
 impl Met {
-    /// The number of the walk, and whether it was met for the first time.
+    /// Number of the walk, and true if it was met for the first time.
     pub fn walk(self) -> Option<(usize, bool)> {
         None
     }
 }
 
-/// As [`walk`].
+/// Walks like [`walk`], and knows no walks.
 #[inline(never)]
 pub fn walk_known(frames: &mut Frames, _known: &KnownWalks) -> Met {
     walk(frames);
@@ -88,7 +88,7 @@ fn announce(pc: u64, listener: fn(&Module)) {
     }
     announced.push(match &module {
         Some(module) => module.begin..module.end,
-        // Generated code: not asked for again in this page.
+        // Generated code: this page is not looked up again.
         None => pc & !0xfff..(pc | 0xfff).saturating_add(1),
     });
     drop(announced);
@@ -97,14 +97,14 @@ fn announce(pc: u64, listener: fn(&Module)) {
     }
 }
 
-/// Objects came or went: what lies where is asked anew.
+/// Notes that objects were loaded or unloaded: all addresses are looked up anew.
 pub fn code_changed() {
     if let Ok(mut announced) = ANNOUNCED.lock() {
         announced.clear();
     }
 }
 
-/// The loaded object that an address lies in.
+/// Finds the loaded object that an address lies in.
 pub fn module_of(pc: u64) -> Option<Module> {
     let mut found = None;
     each_object(|info| {
@@ -114,13 +114,14 @@ pub fn module_of(pc: u64) -> Option<Module> {
     found
 }
 
-/// From now on `f` is called for each object, the first time that a frame lies in it since code last changed.
+/// Registers a function that is called for each object, the first time that a frame lies in it
+/// since code last changed.
 pub fn on_new_module(f: fn(&Module)) {
-    // Registered once; a second registration is the same function.
+    // Only the first registration counts; a second one is of the same function.
     let _ = LISTENER.set(f);
 }
 
-/// A loaded object, if the address lies in it.
+/// Describes a loaded object, if the address lies in it.
 fn described(info: &libc::dl_phdr_info, pc: u64) -> Option<Module> {
     if info.dlpi_phdr.is_null() {
         return None;
@@ -161,8 +162,9 @@ fn described(info: &libc::dl_phdr_info, pc: u64) -> Option<Module> {
     })
 }
 
-/// The descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`. Names and descriptors are padded to
-/// four bytes; what pads more is only ever a property note, and those come in a segment of their own.
+/// Finds the descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`. Names and
+/// descriptors are padded to four bytes. Only property notes have more padding, and they are in a
+/// segment of their own.
 fn build_id(notes: &[u8]) -> Option<BuildId> {
     let mut rest = notes;
     loop {
@@ -180,7 +182,7 @@ fn build_id(notes: &[u8]) -> Option<BuildId> {
     }
 }
 
-/// Where functions end is not known here.
+/// Returns empty parts: this walker does not know the ends of functions.
 pub fn parts_of(_entry: u64) -> [std::ops::Range<u64>; 4] {
     [const { 0..0 }; 4]
 }
@@ -212,7 +214,7 @@ mod tests {
         }
         let module = TOLD.lock().unwrap()[0].clone();
         assert_eq!(Some(module), module_of(here));
-        // Generated code has none.
+        // Generated code lies in no object.
         announce(8, listener);
         assert_eq!(told(), 2);
     }

@@ -1,18 +1,20 @@
-//! Which gpushim this is: the version, the commit it was built from, and the build id of the ELF file that runs.
+//! Identity of this gpushim: the version, the commit it was built from, and the build id of the
+//! running ELF file.
 //!
-//! The build id tells two builds apart that share all else, and names the file for debuggers and `debuginfod`.
+//! The build id tells apart two builds that share all else, and names the file for debuggers and
+//! `debuginfod`.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-/// The version of the package.
+/// Version of the Cargo package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit, 12 digits, with `-modified` where files differed from it; `None` in builds for development, and where
-/// neither git nor the archive named one.
+/// Commit, in 12 digits, with `-modified` if files differed from it. `None` in builds for
+/// development, and if neither git nor the archive named one.
 pub const COMMIT: Option<&str> = option_env!("GPUSHIM_BUILT_FROM");
 
-/// Version and commit: the same for the command and the library of one release.
+/// Returns version and commit: the same for the command and the library of one release.
 pub fn source() -> String {
     match COMMIT {
         Some(commit) => format!("{VERSION}, commit {commit}"),
@@ -20,7 +22,7 @@ pub fn source() -> String {
     }
 }
 
-/// Version, commit and build id on one line.
+/// Returns version, commit and build id on one line.
 pub fn line() -> &'static str {
     static LINE: OnceLock<String> = OnceLock::new();
     LINE.get_or_init(|| match build_id() {
@@ -29,8 +31,8 @@ pub fn line() -> &'static str {
     })
 }
 
-/// The build id of the program or library that this function is linked into, in hexadecimal digits; `None` if its
-/// linker wrote none.
+/// Returns the build id of the program or library that this function is linked into, in hexadecimal
+/// digits. `None` if its linker wrote none.
 pub fn build_id() -> Option<String> {
     let mut search = Search {
         address: build_id as *const () as u64,
@@ -42,7 +44,7 @@ pub fn build_id() -> Option<String> {
 }
 
 struct Search {
-    /// An address in the object that is looked for.
+    /// Address in the object that is looked for.
     address: u64,
     found: Option<String>,
 }
@@ -87,10 +89,10 @@ unsafe extern "C" fn visit(
     1
 }
 
-/// The type of the note with the build id.
+/// Type of the note with the build id.
 const BUILD_ID: u32 = 3;
 
-/// The build id among the notes of a segment, where names and contents are padded to `align` bytes.
+/// Finds the build id among the notes of a segment. Names and contents are padded to `align` bytes.
 fn of_notes(notes: &[u8], align: usize) -> Option<String> {
     let mut at = 0_usize;
     loop {
@@ -136,7 +138,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(of_notes(&notes, 4).as_deref(), Some("ab012c"));
-        // Cut off, there is none.
+        // A note that is cut off has none.
         notes.truncate(notes.len() - 4);
         assert_eq!(of_notes(&notes, 4), None);
         assert_eq!(of_notes(&[255; 64], 4), None);

@@ -1,17 +1,17 @@
-//! A program that is started beside the host and is none of its business.
+//! A program that is started beside the host and has no effect on it.
 //!
-//! A child of the host starts it and ends at once. That child sends no signal for its end, and the
-//! host's `wait` does not see it, unless it asks for such children (`__WALL`). The program then belongs
-//! to the first process of the machine or container; where that is the host itself, it sees a child
-//! that it did not start, as such processes do. The program has no descriptors of the host's but
-//! stderr, and a session of its own. No memory is copied to start it, as `fork` would.
+//! A child of the host starts the program and ends at once. The end of this child sends no signal,
+//! and the host's `wait` does not see it unless it asks for such children (`__WALL`). The program
+//! then belongs to the first process of the machine or container. If that process is the host, it
+//! gets a child that it did not start, as such processes do. The program has a session of its own,
+//! and no descriptor of the host but stderr. No memory is copied to start it, as `fork` would.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// The needs of the child and the program, and the program's id.
+/// Data for the child and the program, and the program's id.
 struct Start {
     program: *const c_char,
     arguments: *const *const c_char,
@@ -21,10 +21,10 @@ struct Start {
     id: AtomicI32,
 }
 
-/// Bytes of a stack of one of the two until it is another program.
+/// Bytes of the stack of each of the two, used until it executes another program.
 const STACK: usize = 16 << 10;
 
-/// Memory for a stack, as the processors want it to lie.
+/// Memory for a stack, aligned as the processors require.
 #[repr(align(64))]
 struct Stack([MaybeUninit<u8>; STACK]);
 
@@ -33,17 +33,18 @@ impl Stack {
         Stack([const { MaybeUninit::uninit() }; STACK])
     }
 
-    /// Its end: stacks grow downwards.
+    /// Returns its end: stacks grow downwards.
     fn top(&mut self) -> *mut c_void {
         self.0.as_mut_ptr_range().end.cast()
     }
 }
 
-/// The calling thread goes on once the new process, which shares its memory, is another program or has ended.
+/// Flags of `clone`: the new process shares the memory, and the calling thread continues once it
+/// executes a program or ends.
 const MEANWHILE: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
 
-/// Starts a program with all signals blocked; its id, or `None` if the system refuses another process.
-/// That it cannot be executed is not seen.
+/// Starts a program with all signals blocked. Returns its id, or `None` if the system refuses
+/// another process. A failure to execute the program is not seen.
 pub fn start(
     program: &CStr,
     arguments: &[&CStr],
@@ -65,9 +66,9 @@ pub fn start(
         stack: second.top(),
         id: AtomicI32::new(0),
     };
-    // SAFETY: the sets are ours, and zeros are valid for them. The child runs on a stack of its own, on
-    // which its one function has room, and what it is given outlives it: this thread goes on only once
-    // it is gone. A handler of the host's cannot run in it, as all signals are blocked.
+    // SAFETY: the sets are ours, and zeros are valid for them; the child runs on its own stack,
+    // which has room for its one function, with data that outlive it, as this thread continues only
+    // once it is gone; no handler of the host can run in it, as all signals are blocked.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -82,10 +83,11 @@ pub fn start(
     Some(start.id.into_inner()).filter(|id| *id > 0)
 }
 
-/// Returns true if a program that was started so has ended. If it came to be a child of this process,
-/// it goes then.
+/// True if a program started by [`start`] has ended. If it became a child of this process, it is
+/// also reaped.
 pub fn has_ended(program: libc::pid_t) -> bool {
-    // Its number may be that of a child of the host's by now: that child is the host's to wait for.
+    // Its id may by now be the id of a child of the host, and only the host may wait for that
+    // child.
     // SAFETY: system calls with plain numbers; no status is asked for, and no signal is sent.
     unsafe {
         (adopts() && libc::waitpid(program, ptr::null_mut(), libc::WNOHANG) == program)
@@ -93,7 +95,7 @@ pub fn has_ended(program: libc::pid_t) -> bool {
     }
 }
 
-/// Returns true if processes without a parent become children of this one.
+/// True if processes without a parent become children of this one.
 fn adopts() -> bool {
     let mut is_reaper: c_int = 0;
     // SAFETY: system calls; the number is local, and only it is written.
@@ -103,10 +105,11 @@ fn adopts() -> bool {
     }
 }
 
-/// The child, in the host's memory: system calls only, by way of no function that could be the host's own.
+/// Runs the child, in the host's memory. It makes system calls only, by no function that could be
+/// the host's own.
 extern "C" fn in_child(start: *mut c_void) -> c_int {
-    // SAFETY: `start` is the parent's local, which waits meanwhile; all else are system calls on descriptors of this
-    // process alone, and a child like this one on a stack of its own.
+    // SAFETY: `start` is a local of the parent, which waits meanwhile; all else are system calls on
+    // descriptors of this process alone, and a child like this one on a stack of its own.
     unsafe {
         let place = start;
         let start = &*start.cast::<Start>();
@@ -120,7 +123,7 @@ extern "C" fn in_child(start: *mut c_void) -> c_int {
             }
         }
         if libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) != 0 {
-            // Before Linux 5.9: those that a program usually has.
+            // Before Linux 5.9: the descriptors that a program usually has.
             (3..1024).for_each(|descriptor| {
                 libc::syscall(libc::SYS_close, descriptor);
             });
@@ -133,7 +136,8 @@ extern "C" fn in_child(start: *mut c_void) -> c_int {
 }
 
 extern "C" fn in_program(start: *mut c_void) -> c_int {
-    // SAFETY: `start` is the host's local, and the two that wait for this call keep it.
+    // SAFETY: `start` is a local of the host, and the two processes that wait for this call keep
+    // it.
     unsafe {
         let start = &*start.cast::<Start>();
         libc::syscall(
@@ -152,7 +156,8 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    /// Runs a script to its end; what it wrote into the file that is its first argument.
+    /// Runs a script to its end. Returns the text that it wrote into the file of its first
+    /// argument.
     fn said(script: &str, environment: &[CString]) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("said");

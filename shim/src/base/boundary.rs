@@ -1,5 +1,5 @@
-//! The boundary to the host process: whether the shim serves it, what a fork means (the child's calls are forwarded), and
-//! that no panic passes.
+//! The boundary to the host process: it decides if the shim serves the process, stops panics, and
+//! bypasses the shim in a forked child, whose calls are forwarded.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
@@ -8,44 +8,45 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use crate::base::settings;
 use crate::base::stderr::{self, say};
 
-/// One of the three below.
+/// State of the process: one of the three constants below.
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
-/// No call has arrived yet.
+/// State before the first call.
 const IDLE: u8 = 0;
-/// Calls are served.
+/// State in which calls are served.
 const SERVING: u8 = 1;
-/// In a forked child and after a failure of ours: every call goes straight to the driver.
+/// State in a forked child and after a failure of the shim: every call goes straight to the driver.
 const BYPASSED: u8 = 2;
 
-/// The process that is served.
+/// Id of the process that is served.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether every call must go straight to the real function.
+/// True if every call must go straight to the real function.
 #[inline]
 pub fn bypassed() -> bool {
     STATE.load(Ordering::Relaxed) == BYPASSED
 }
 
-/// True if handlers of the end of a process have nothing to end: as [`bypassed`], and in a child whose fork
-/// called no handlers (the system call alone). Changes nothing: such a child may share the parent's memory.
+/// True if exit handlers have nothing to do: as for [`bypassed`], and in a child whose fork called
+/// no handlers (the system call alone). Changes nothing: such a child may share the parent's
+/// memory.
 pub fn bypassed_at_exit() -> bool {
     bypassed() || PROCESS.load(Ordering::Relaxed) != std::process::id()
 }
 
-/// Whether calls are served: a first one has arrived, and none of them failed.
+/// True if calls are served: a first one has arrived, and none of them failed.
 #[inline]
 pub fn serves() -> bool {
-    // Acquire: what was connected before the first call is seen by the others.
+    // Acquire: the connections made before the first call are visible to other threads.
     STATE.load(Ordering::Acquire) == SERVING
 }
 
-/// Calls are served from now on; false if they never will be again.
+/// Serves calls from now on; false if they are bypassed for good.
 pub fn serve() -> bool {
     let _ = STATE.compare_exchange(IDLE, SERVING, Ordering::Release, Ordering::Relaxed);
     !bypassed()
 }
 
-/// Prepares what must be in place before the first hook does work of its own.
+/// Prepares the boundary before the first hook does work of its own.
 pub fn prepare() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -54,7 +55,7 @@ pub fn prepare() {
         // A child of fork shares the mapped trace and has no usable CUDA: it must not touch either.
         // SAFETY: the handler is an `extern "C"` function that only stores to an atomic.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        // This hook belongs to our own copy of std: the host's Rust code, if any, has another.
+        // This hook belongs to this library's copy of std: Rust code of the host has another one.
         panic::set_hook(Box::new(|info| fail(&format!("internal error ({info})"))));
         settings::config();
     });
@@ -64,7 +65,7 @@ extern "C" fn in_child() {
     STATE.store(BYPASSED, Ordering::Relaxed);
 }
 
-/// Gives up for the rest of the process: says why, once, and lets every call through from now on.
+/// Gives up for the rest of the process: reports the reason once, and forwards every later call.
 pub fn fail(why: &str) {
     if STATE.swap(BYPASSED, Ordering::Relaxed) != BYPASSED {
         say(&format!(
@@ -74,8 +75,8 @@ pub fn fail(why: &str) {
     }
 }
 
-/// Runs `body`, unless every call goes straight to the real function; if it panics, the shim gives up. `forward` runs
-/// instead in both cases.
+/// Runs `body`, unless every call goes straight to the real function. If it panics, the shim gives
+/// up. `forward` runs instead in both cases.
 #[inline]
 pub fn run<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     if bypassed() {
@@ -84,7 +85,7 @@ pub fn run<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     caught(forward, body)
 }
 
-/// As [`run`], where it is known that the process is served.
+/// Runs `body` as [`run`], if it is known that the process is served.
 #[inline]
 pub fn caught<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     match panic::catch_unwind(AssertUnwindSafe(body)) {

@@ -1,4 +1,5 @@
-//! The end of the process: from its handlers on, threads of ours leave the driver alone, which may be gone.
+//! The end of the process: from its exit handlers on, the shim's threads do not call the driver,
+//! which may be gone.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
@@ -10,16 +11,16 @@ use crate::base::boundary;
 
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// The exit code, once the process ends by `exit`; before that none.
+/// Exit code once the process ends by `exit`; negative before.
 static CODE: AtomicI32 = AtomicI32::new(-1);
 
 unsafe extern "C" {
-    /// Registers a handler as `atexit` does; it gets the status of the end (glibc).
+    /// Registers a handler as `atexit` does, with the exit status as an argument (glibc).
     fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Registers that the exit code is kept, before handlers run that were registered earlier. Only for a
-/// library that stays loaded.
+/// Arranges that the exit code is kept before earlier registered handlers run. Only for a library
+/// that stays loaded.
 pub fn keep_code() {
     extern "C" fn keep(status: c_int, _: *mut c_void) {
         CODE.store(status & 0xff, Ordering::Relaxed);
@@ -36,13 +37,15 @@ pub fn in_words() -> String {
     }
 }
 
-/// True if threads of ours are to end: the process ends, or every call goes straight to the driver.
+/// True if the shim's threads must end: the process ends, or every call goes straight to the
+/// driver.
 pub fn has_begun() -> bool {
     HAS_BEGUN.load(Ordering::Acquire) || boundary::bypassed()
 }
 
-/// Begins the end, in a handler of `atexit`. Waits for the thread that works under this lock, 100 ms at most.
-/// False: this process has nothing to end. A forked child has the handlers, but no such thread.
+/// Begins the end, in a handler of `atexit`. Waits for the thread that works under this lock, at
+/// most about 100 ms. False: this process has nothing to end. A forked child has the handlers, but
+/// no such thread.
 pub fn begin(working: &Mutex<()>) -> bool {
     if boundary::bypassed_at_exit() {
         return false;

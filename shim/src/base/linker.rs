@@ -1,4 +1,4 @@
-//! Look-ups in the dynamic linker, past our own `dlsym` and `dlopen`.
+//! Look-ups in the dynamic linker that bypass this library's own `dlsym` and `dlopen`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -8,16 +8,16 @@ type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 type Dlopen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// glibc's own `dlsym`, for our look-ups.
+/// Address of glibc's own `dlsym`, for look-ups of this library.
 static LIBC_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static NEXT_DLCLOSE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// The `dlsym` after ours in search order: another preloaded library's, or glibc's.
+/// The `dlsym` after this library's in search order: another preloaded library's, or glibc's.
 pub static NEXT_DLSYM: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
-/// The `dlopen` after ours.
+/// The `dlopen` after this library's in search order.
 pub static NEXT_DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(nothing as *mut c_void);
 
-/// The value while the function is not found: glibc before 2.34 has these functions in a library that not every process
-/// loads.
+/// Stands for a function that was not found: glibc before 2.34 has these functions in a library
+/// that not every process loads.
 extern "C" fn nothing() -> *mut c_void {
     ptr::null_mut()
 }
@@ -26,7 +26,7 @@ extern "C" fn nothing() -> *mut c_void {
 const DLSYM_VERSION: &CStr = if cfg!(target_arch = "x86_64") {
     c"GLIBC_2.2.5"
 } else {
-    // Where 64-bit Arm begins.
+    // The first version of glibc for 64-bit Arm.
     c"GLIBC_2.17"
 };
 
@@ -42,14 +42,14 @@ fn libc_dlsym() -> Option<Dlsym> {
     unsafe { std::mem::transmute::<*mut c_void, Option<Dlsym>>(address) }
 }
 
-/// Looks up what is after ours: the jump targets of our functions.
+/// Looks up the next functions in search order: the jump targets of this library's functions.
 pub fn find_next() {
     if !ptr::eq(NEXT_DLOPEN.load(Ordering::Acquire), nothing as *mut c_void) {
         return;
     }
     let Some(dlsym) = libc_dlsym() else { return };
     let find = |next: &AtomicPtr<c_void>, name: &CStr| {
-        // SAFETY: RTLD_NEXT asked from here means after this library, which is what we want.
+        // SAFETY: RTLD_NEXT asked from here means after this library, as intended.
         let address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         if !address.is_null() {
             next.store(address, Ordering::Release);
@@ -60,7 +60,7 @@ pub fn find_next() {
     find(&NEXT_DLOPEN, c"dlopen");
 }
 
-/// The address of a symbol in a library or what it depends on; null if there is none.
+/// Returns the address of a symbol in a library or its dependencies; null if there is none.
 pub fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
     match libc_dlsym() {
         // SAFETY: the name is a C string and the handle came from the dynamic linker.
@@ -69,17 +69,17 @@ pub fn symbol(library: *mut c_void, name: &CStr) -> *mut c_void {
     }
 }
 
-/// The address of a symbol in the libraries after this one in the global search order.
+/// Returns the address of a symbol in the libraries after this one in the global search order.
 pub fn next_symbol(name: &CStr) -> *mut c_void {
     symbol(libc::RTLD_NEXT, name)
 }
 
-/// A handle of a library that is in the process already.
+/// Returns a handle of a library that is in the process already.
 pub fn loaded(name: &CStr) -> Option<*mut c_void> {
     open_with(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD)
 }
 
-/// A handle of a library, which is loaded if it is not yet.
+/// Returns a handle of a library, which is loaded if it is not yet.
 pub fn open(name: &CStr) -> Option<*mut c_void> {
     open_with(name, libc::RTLD_LAZY)
 }
@@ -94,24 +94,24 @@ fn open_with(name: &CStr, mode: c_int) -> Option<*mut c_void> {
     (!handle.is_null()).then_some(handle)
 }
 
-/// The `dlclose` after ours.
+/// Returns the `dlclose` after this library's in search order.
 pub fn next_dlclose() -> Option<unsafe extern "C" fn(*mut c_void) -> c_int> {
     let next = NEXT_DLCLOSE.load(Ordering::Acquire);
     // SAFETY: dlclose has this signature; null becomes None.
     unsafe { std::mem::transmute::<*mut c_void, Option<Dlclose>>(next) }
 }
 
-/// The path of the library that contains an address.
+/// Returns the path of the library that contains an address.
 pub fn library_at(address: *const c_void) -> Option<String> {
     // SAFETY: the library is in the process, as long as it is looked at here.
     let path = unsafe { path_at(address) }?;
     Some(path.to_string_lossy().into_owned())
 }
 
-/// The path of the library that contains an address, where the dynamic linker has it.
+/// Returns the path of the library that contains an address, in the memory of the dynamic linker.
 ///
 /// # Safety
-/// The path is not used any more when that library is unloaded.
+/// The path is not used after that library was unloaded.
 pub unsafe fn path_at<'a>(address: *const c_void) -> Option<&'a CStr> {
     // SAFETY: Dl_info is plain data that dladdr fills.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -123,8 +123,8 @@ pub unsafe fn path_at<'a>(address: *const c_void) -> Option<&'a CStr> {
     Some(unsafe { CStr::from_ptr(info.dli_fname) })
 }
 
-/// A handle of the library that contains an address; `None` for the main program, which is not
-/// found under its name.
+/// Returns a handle of the library that contains an address; `None` for the main program, which is
+/// not found by its name.
 pub fn handle_of(address: *const c_void) -> Option<*mut c_void> {
     let path = std::ffi::CString::new(library_at(address)?).ok()?;
     loaded(&path)

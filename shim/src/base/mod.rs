@@ -1,5 +1,6 @@
-//! What every floor uses: settings, the state of a thread, the dynamic linker, and the boundary to the host:
-//! panics stop there, and after a fork every call of the child is forwarded.
+//! Foundations of every floor: settings, the state of a thread, the dynamic linker, and the
+//! boundary to the host. At the boundary panics stop, and after a fork every call of the child is
+//! forwarded.
 
 pub mod addresses;
 pub mod apart;

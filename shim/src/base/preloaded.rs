@@ -1,4 +1,4 @@
-//! Whether the process's calls pass through this library.
+//! Position of this library in search order: it decides if the process's calls pass through it.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +8,15 @@ use std::sync::OnceLock;
 use gpushim_unwind::each_object;
 use libc::dl_phdr_info;
 
-/// Whether we stand before libc in search order: preloaded, or linked by the program. After a later load by `dlopen`
-/// the linker binds no symbol to ours, and we do not see what the process does with CUDA.
+/// True if this library is before libc in search order: preloaded, or linked by the program. After
+/// a later load by `dlopen` the linker binds no symbol to it, and the process's use of CUDA is not
+/// seen.
 pub fn is_ours() -> bool {
     static OURS: OnceLock<bool> = OnceLock::new();
     *OURS.get_or_init(|| {
         let us = is_ours as fn() -> bool as usize as u64;
         let mut ours = false;
-        // Whichever of the two comes first.
+        // The first of the two objects in search order decides.
         each_object(|object| {
             ours = holds(object, us);
             ours || name(object).ends_with(b"/libc.so.6")
@@ -24,7 +25,7 @@ pub fn is_ours() -> bool {
     })
 }
 
-/// The file of this library, without links; `None` if it is gone.
+/// Returns the file of this library, without links; `None` if it is gone.
 pub fn file() -> Option<PathBuf> {
     let us = is_ours as fn() -> bool as usize as u64;
     let mut file = None;
@@ -38,7 +39,7 @@ pub fn file() -> Option<PathBuf> {
     file
 }
 
-/// Whether an address lies in an object.
+/// True if an address lies in an object.
 fn holds(object: &dl_phdr_info, address: u64) -> bool {
     // SAFETY: the headers are valid while the object is shown.
     let headers = unsafe { std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };

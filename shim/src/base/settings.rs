@@ -11,13 +11,13 @@ use crate::base::stderr::say;
 
 static RESOLVED: OnceLock<Resolved> = OnceLock::new();
 
-/// The configuration in force.
+/// Returns the configuration in force.
 #[inline]
 pub fn config() -> &'static Config {
     &resolved().config
 }
 
-/// The configuration with where it came from, read from the environment at the first CUDA call.
+/// Returns the configuration and its sources, read from the environment at the first CUDA call.
 #[inline]
 pub fn resolved() -> &'static Resolved {
     RESOLVED.get_or_init(|| {
@@ -27,12 +27,14 @@ pub fn resolved() -> &'static Resolved {
             Resolved::from_env()
         };
         if !preloaded::is_ours() {
-            // A pool that does not see the process's streams and captures cannot reuse memory safely.
+            // A pool that does not see the process's streams and captures cannot reuse memory
+            // safely.
             resolved.config.policy = Policy::Off;
             resolved.config.elastic = Elastic::Off;
         }
         if is_privileged() {
-            // Such a process gets no trace file in its working folder, and only the driver's own memory.
+            // Such a process gets no trace file in its working folder, and only the driver's own
+            // memory.
             resolved.config.policy = Policy::Off;
             resolved.config.elastic = Elastic::Off;
             resolved.config.trace = None;
@@ -46,7 +48,8 @@ pub fn resolved() -> &'static Resolved {
     })
 }
 
-/// An environment variable of ours. `None` in a process that has more rights than the author of its environment.
+/// Returns an environment variable. `None` in a process that has more rights than the author of its
+/// environment.
 pub fn variable(name: &str) -> Option<OsString> {
     if is_privileged() {
         return None;
@@ -54,7 +57,8 @@ pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// Whether the process has rights that the user who started it has not (set-user-id and the like), as the kernel says.
+/// True if the kernel gave the process rights that its starting user does not have (set-user-id and
+/// the like).
 pub fn is_privileged() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

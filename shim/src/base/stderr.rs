@@ -2,22 +2,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// False if the process had no stderr: a file that it opens under that number is its own.
+/// False if the process had no stderr. A file that it opens under that number is then its own.
 static IS_THERE: AtomicBool = AtomicBool::new(true);
 
-/// Looks whether there is one, before a descriptor of ours can get its number.
+/// Looks for stderr before a descriptor of this library can get its number.
 pub fn look() {
     // SAFETY: it only asks about a descriptor.
     let is_there = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_GETFD) } >= 0;
     IS_THERE.store(is_there, Ordering::Relaxed);
 }
 
-/// Returns false if the process had none at the first call that was served.
+/// False if the process had no stderr at the first served call.
 pub fn is_there() -> bool {
     IS_THERE.load(Ordering::Relaxed)
 }
 
-/// One line on stderr. No buffer, no lock: the host's own stderr may be held by anyone.
+/// Writes one line to stderr, without a buffer or a lock: a thread may hold the lock of the host's
+/// own stderr.
 pub fn say(message: &str) {
     if !is_there() {
         return;

@@ -1,15 +1,18 @@
-//! What the shim keeps per thread: all in one place, so that a hook touches thread-local storage once.
+//! State of the shim per thread, all in one place, so that a hook accesses thread-local storage
+//! once.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::newcomers;
 
-/// The state of one thread. It has no destructor: work at a thread's end is done by a separate pthread key.
+/// The state of one thread. It has no destructor: a separate pthread key does the work at a
+/// thread's end.
 pub struct Thread {
-    /// Set while we call the driver ourselves: what arrives then is the driver calling itself.
+    /// True during a driver call of the shim: a hook that is reached then was called by the driver
+    /// itself.
     pub inside: Cell<bool>,
-    /// The context that was current when `epoch` was noted; 0: none.
+    /// The context that was current when `epoch` was set; 0: none.
     pub context: Cell<u64>,
     /// The value of `context::EPOCH` at which `context` was read; 0: not known.
     pub epoch: Cell<u64>,
@@ -17,29 +20,29 @@ pub struct Thread {
     pub device: Cell<u8>,
     /// Counts calls for [`one_in`].
     sample: Cell<u32>,
-    /// Kernel thread id; 0: not asked yet.
+    /// Kernel id of the thread; 0 until it is needed.
     tid: Cell<u32>,
-    /// Whether it is the process's first thread; known with `tid`.
+    /// True for the process's first thread; set with `tid`.
     is_main: Cell<bool>,
-    /// See [`serial`]; 0: not given yet.
+    /// Number from [`serial`]; 0 until it is needed.
     serial: Cell<u64>,
-    /// The stream that was resolved last (0: none), with its context, the address of the pool that serves it, and the
-    /// value of `pools::EPOCH` at that time.
+    /// The stream that was resolved last (0: none), with its context, the address of the pool that
+    /// serves it, and the value of `registry::EPOCH` at that time.
     pub stream: Cell<u64>,
     pub stream_context: Cell<u64>,
     pub stream_entry: Cell<*const ()>,
     pub stream_epoch: Cell<u64>,
-    /// The pool of a context that was asked for last, by its address.
+    /// Address of the last context's pool of driver allocations.
     pub whole_entry: Cell<*const ()>,
-    /// The node of the ranges that are open on it; 0: none.
+    /// The node of the thread's open ranges; 0: none.
     pub ranges: Cell<u32>,
-    /// Whether it cannot be cancelled now, by [`Uncancelled`].
+    /// True while an [`Uncancelled`] keeps the thread from cancellation.
     uncancelled: Cell<bool>,
-    /// Stacks that were walked, as far as [`walked_before`] counts.
+    /// Number of walked stacks, as far as [`walked_before`] counts.
     walked: Cell<u32>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
-    /// Whether it recorded an event since PyTorch announced a tensor in it.
+    /// True if the thread recorded an event since PyTorch last announced a tensor in it.
     pub has_recorded: Cell<bool>,
 }
 
@@ -68,13 +71,13 @@ thread_local! {
     };
 }
 
-/// The calling thread's state.
+/// Runs `f` with the calling thread's state.
 #[inline]
 pub fn with<R>(f: impl FnOnce(&Thread) -> R) -> R {
     THREAD.with(f)
 }
 
-/// The calling thread's kernel id.
+/// Returns the calling thread's kernel id.
 #[inline]
 pub fn tid() -> u32 {
     with(|t| {
@@ -85,7 +88,8 @@ pub fn tid() -> u32 {
     })
 }
 
-/// Whether the calling thread is the process's first one. In a child that another thread forked it says no.
+/// True if the calling thread is the process's first one. False in a child that another thread
+/// forked.
 #[inline]
 pub fn is_main() -> bool {
     with(|t| {
@@ -105,16 +109,16 @@ fn first_seen(thread: &Thread) {
     newcomers::add(id);
 }
 
-/// Whether a thread of this process with this kernel id lives. The kernel gives the ids of threads that
-/// have ended to new ones.
+/// True if a thread of this process with this kernel id lives. The kernel reuses the ids of ended
+/// threads.
 pub fn lives(tid: u32) -> bool {
-    // SAFETY: signal 0 is sent to nothing; the call only looks.
+    // SAFETY: signal 0 is sent to no thread; the call only checks.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
     found == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
-/// A number that no other thread of this process has or had, from 1: the kernel gives the ids of threads
-/// that have ended to new ones, whose default streams are others.
+/// Returns a number that no other thread of this process has or had, from 1. The kernel reuses the
+/// ids of ended threads, whose default streams are different ones.
 #[inline]
 pub fn serial() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -136,7 +140,7 @@ pub fn one_in(n: u32) -> bool {
     })
 }
 
-/// Whether the calling thread has called this so often before.
+/// True if the calling thread has called this `times` times before.
 #[inline]
 pub fn walked_before(times: u32) -> bool {
     with(|t| {
@@ -148,29 +152,29 @@ pub fn walked_before(times: u32) -> bool {
     })
 }
 
-/// Whether the calling thread is in a driver call that we made.
+/// True if the calling thread is in a driver call of the shim.
 #[inline]
 pub fn inside() -> bool {
     with(|t| t.inside.get())
 }
 
 unsafe extern "C" {
-    /// POSIX; not among what the `libc` crate declares.
+    /// POSIX function that the `libc` crate does not declare.
     fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
 }
 
-/// `PTHREAD_CANCEL_DISABLE`.
+/// POSIX's `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: libc::c_int = 1;
 
-/// While it lives, the thread is not cancelled: a request for that waits. The unwinding of a cancelled
-/// thread cannot pass through frames of ours, and would end the process there.
+/// Guard that keeps the thread from cancellation: a request for it waits. The unwinding of a
+/// cancelled thread cannot pass through Rust frames, and would end the process there.
 pub struct Uncancelled {
-    /// The state before; `None` within another one's life.
+    /// The state before; `None` if an outer guard lives.
     before: Option<libc::c_int>,
 }
 
 impl Uncancelled {
-    /// From now on.
+    /// Disables cancellation until the guard is dropped.
     #[inline]
     pub fn new() -> Uncancelled {
         let before = with(|t| {
@@ -191,13 +195,14 @@ impl Drop for Uncancelled {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             with(|t| t.uncancelled.set(false));
-            // SAFETY: the state is what the thread had; where the one before goes is not asked for.
+            // SAFETY: the state is the one that the thread had; null is allowed for the previous
+            // one.
             unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
         }
     }
 }
 
-/// Calls into the driver such that hooks that it reaches itself pass straight through.
+/// Calls into the driver. Hooks that the driver itself reaches pass straight through.
 #[inline]
 pub fn call<R>(f: impl FnOnce() -> R) -> R {
     with(|t| {
@@ -208,7 +213,7 @@ pub fn call<R>(f: impl FnOnce() -> R) -> R {
     })
 }
 
-/// As [`call`], adding the time it took to `driver_ns`.
+/// Calls into the driver as [`call`], and adds the time to `driver_ns`.
 pub fn timed<R>(f: impl FnOnce() -> R) -> R {
     let start = std::time::Instant::now();
     let result = call(f);

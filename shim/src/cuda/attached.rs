@@ -1,12 +1,12 @@
-//! Users of contexts beyond the one that made them (`cuCtxAttach`): while there are any, a detach does not end
-//! the context.
+//! Users of contexts beyond the one that made them (`cuCtxAttach`): while there are any, a detach
+//! does not end the context.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use gpushim_alloc::Context;
 
-/// How often each context was attached to and not detached from, by its handle.
+/// Number of attachments of each context without a detachment, by its handle.
 static ATTACHED: Mutex<Option<HashMap<u64, u64>>> = Mutex::new(None);
 
 fn with<R>(f: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> Option<R> {
@@ -14,7 +14,7 @@ fn with<R>(f: impl FnOnce(&mut HashMap<u64, u64>) -> R) -> Option<R> {
     Some(f(attached.get_or_insert_default()))
 }
 
-/// Counts one more user.
+/// Counts one more user of a context.
 pub fn more(context: Context) {
     with(|all| *all.entry(context.0).or_default() += 1);
 }
@@ -31,12 +31,12 @@ pub fn fewer(context: Context) {
     });
 }
 
-/// Whether a context has users beyond the one that made it.
+/// True if a context has users beyond the one that made it.
 pub fn any(context: Context) -> bool {
     with(|all| all.contains_key(&context.0)) == Some(true)
 }
 
-/// The context has ended, however many users it had.
+/// Removes all users of a context that has ended.
 pub fn none(context: Context) {
     with(|all| all.remove(&context.0));
 }

@@ -1,4 +1,5 @@
-//! Which streams are capturing: while one is, pools make no fences and keep what graphs may hold.
+//! The streams that capture: while one does, pools make no fences and keep memory that graphs may
+//! hold.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,18 +13,20 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, Handle, SUCCESS};
 use crate::cuda::{context, streams};
 
-/// `CU_STREAM_PER_THREAD`, which names no stream object.
+/// The driver's `CU_STREAM_PER_THREAD`, which names no stream object.
 pub const PER_THREAD: u64 = 2;
-/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
+/// The driver's `CU_STREAM_CAPTURE_STATUS_INVALIDATED`.
 pub const INVALIDATED: i32 = 2;
 
-/// `CU_STREAM_CAPTURE_MODE_GLOBAL`, `..._THREAD_LOCAL` and `..._RELAXED`: of a capture, which threads the
-/// driver refuses calls that it holds for unsafe; of a thread, which captures it is refused them for.
+/// The driver's `CU_STREAM_CAPTURE_MODE_GLOBAL`, `..._THREAD_LOCAL` and `..._RELAXED`. While a
+/// stream captures, the driver refuses calls that it holds for unsafe. The mode of a capture
+/// selects the threads that are refused them. The mode of a thread selects the captures for which
+/// it is refused them.
 pub const GLOBAL: u32 = 0;
 const THREAD_LOCAL: u32 = 1;
 pub const RELAXED: u32 = 2;
 
-/// A stream by what it is, whichever way it was named.
+/// The identity of a stream, whichever handle named it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
     handle: u64,
@@ -34,7 +37,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream that a handle means in this thread; `per_thread`: to a `_ptsz` function.
+    /// Returns the stream that a handle means in this thread. `per_thread`: as an argument of a
+    /// `_ptsz` function.
     pub fn of(handle: Handle, per_thread: bool) -> Self {
         let handle = match handle as u64 {
             0 if per_thread => PER_THREAD,
@@ -48,7 +52,8 @@ impl Stream {
         }
     }
 
-    /// Whether both may be the same stream: of one of them the context may be unknown, because the driver did not tell.
+    /// True if both may be the same stream: the context of one may be unknown, because the driver
+    /// did not tell.
     fn may_be(&self, other: &Stream) -> bool {
         let contexts = self.context.zip(other.context);
         (self.handle, self.thread) == (other.handle, other.thread)
@@ -56,7 +61,7 @@ impl Stream {
     }
 }
 
-/// A capture that is open.
+/// A capture that is in progress.
 pub struct Open {
     /// A number that no other capture has or had.
     pub number: u64,
@@ -64,26 +69,26 @@ pub struct Open {
     /// The context of its stream.
     pub context: Option<Context>,
     mode: u32,
-    /// The thread that began it: by our number, and by the kernel's.
+    /// The thread that began it: this library's number and the kernel's id.
     thread: u64,
     tid: u32,
-    /// The pools were told that it begins.
+    /// True once the pools know of it.
     counts: bool,
-    /// The driver has invalidated it, and the pools were told.
+    /// True once the driver has invalidated it and that was reported.
     is_broken: bool,
-    /// Its stream is about to be destroyed.
+    /// True while its stream is about to be destroyed.
     is_leaving: bool,
 }
 
 impl Open {
-    /// A capture that is about to begin on a stream, in a mode of the driver's.
+    /// Makes a capture that is about to begin on a stream, in a mode of the driver.
     pub fn new(stream: Handle, per_thread: bool, mode: u32) -> Open {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let stream = Stream::of(stream, per_thread);
         Open {
             number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
             stream,
-            // Another one may be current.
+            // The stream's own context first: another one may be current.
             context: streams::context_of(stream.handle).or_else(context::current),
             mode,
             thread: thread::serial(),
@@ -94,7 +99,7 @@ impl Open {
         }
     }
 
-    /// Whether it is of the default stream of a thread that has ended: nothing can end it.
+    /// True if it is on the default stream of a thread that has ended: nothing can end it.
     fn is_left(&self) -> bool {
         self.stream.thread != 0 && !thread::lives(self.tid)
     }
@@ -103,32 +108,35 @@ impl Open {
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether any stream captures.
+/// True if any stream captures.
 #[inline]
 pub fn any() -> bool {
     COUNT.load(Ordering::SeqCst) != 0
 }
 
-/// How long a capture that begins waits for calls in flight: one of them may wait for the device.
+/// Longest time that a capture that begins waits for calls in flight: one of them may wait for the
+/// device.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The interval at which it checks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// A call of ours about all streams of a context begins, which the driver holds against every capture there, in
-/// whatever mode; `born` as for [`gate::enter_since`]. No capture begins until it is over.
+/// Begins a call for all streams of a context. The driver refuses such a call while a stream of the
+/// context captures, in any mode. No capture begins until the call is complete. `born` as for
+/// [`gate::enter_since`].
 ///
 /// # Errors
-/// [`CAPTURE_UNSUPPORTED`] if a stream of the context captures, [`CONTEXT_IS_DESTROYED`] if the context has ended: the call must
-/// not be made.
+/// The call must not be made: [`CAPTURE_UNSUPPORTED`] if a stream of the context captures,
+/// [`CONTEXT_IS_DESTROYED`] if the context has ended.
 #[inline]
 pub fn enter(context: Context, born: u64) -> Result<Pass, CUresult> {
     enter_unless(context, born, || is_in(context))
 }
 
-/// Enters a call about one stream that is no default stream: captures of other streams may go on.
+/// Begins a call for one stream that is no default stream: captures of other streams may go on.
 ///
 /// # Errors
-/// [`CAPTURE_UNSUPPORTED`] if the stream itself captures, [`CONTEXT_IS_DESTROYED`] if the context has ended.
+/// [`CAPTURE_UNSUPPORTED`] if the stream itself captures, [`CONTEXT_IS_DESTROYED`] if the context
+/// has ended.
 pub fn enter_stream(context: Context, handle: u64) -> Result<Pass, CUresult> {
     let is_its = || {
         OPEN.lock()
@@ -143,7 +151,8 @@ fn enter_unless(
     born: u64,
     forbids: impl FnOnce() -> bool,
 ) -> Result<Pass, CUresult> {
-    // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this call sees it.
+    // Sequentially consistent, as `COUNT` is: either a capture that begins sees this call, or this
+    // call sees the capture.
     let pass = gate::enter_loud(context, born).ok_or(CONTEXT_IS_DESTROYED)?;
     if COUNT.load(Ordering::SeqCst) != 0 && forbids() {
         return Err(CAPTURE_UNSUPPORTED);
@@ -151,21 +160,22 @@ fn enter_unless(
     Ok(pass)
 }
 
-/// Runs `f` with the numbers of the captures that are open, while none begins or ends: for what must hear
-/// of all of them.
+/// Runs `f` with the numbers of all captures in progress. None begins or ends meanwhile, so that a
+/// receiver misses none.
 pub fn with_open<R>(f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> R) -> Option<R> {
     let open = OPEN.lock().ok()?;
     Some(f(&mut open.iter().map(|open| open.number)))
 }
 
-/// Whether a stream of the context captures.
+/// True if a stream of the context captures.
 pub fn is_in(context: Context) -> bool {
     let Ok(open) = OPEN.lock() else { return true };
     open.iter()
         .any(|open| open.context.is_none_or(|of| of == context))
 }
 
-/// The captures because of which the driver would refuse the calling thread an allocation or a free.
+/// Returns the captures because of which the driver would refuse the calling thread an allocation
+/// or a free.
 pub fn refusing() -> Vec<u64> {
     if !any() {
         return Vec::new();
@@ -190,10 +200,11 @@ pub fn refusing() -> Vec<u64> {
     counting.map(|(number, _)| number).collect()
 }
 
-/// Held while streams are asked whether they capture: none of them is destroyed meanwhile.
+/// Lock held while streams are asked if they capture: none of them is destroyed meanwhile.
 static ASKING: Mutex<()> = Mutex::new(());
 
-/// The captures that are now invalidated, or whose threads have ended; each is reported once.
+/// Returns the captures that are now invalidated, or whose threads have ended. Each is reported
+/// once.
 pub fn broken() -> Vec<u64> {
     let Ok(_asking) = ASKING.lock() else {
         return Vec::new();
@@ -217,9 +228,10 @@ pub fn broken() -> Vec<u64> {
             return false;
         };
         let mut status = 0;
-        // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its context.
+        // SAFETY: `status` is ours to write; the stream lives as long as `ASKING` is held and its
+        // context.
         let ask = || unsafe { real::cuStreamIsCapturing(*handle as Handle, &mut status) };
-        // A default stream is the one of the context that is current.
+        // The handle of a default stream means the stream of the current context.
         let asked = context::with(context, || thread::call(ask));
         asked == Ok(SUCCESS) && status == INVALIDATED
     };
@@ -234,7 +246,7 @@ pub fn broken() -> Vec<u64> {
     broken
 }
 
-/// Marks that a stream is about to be destroyed, or that it was not destroyed after all.
+/// Marks a stream that is about to be destroyed, or that was not destroyed after all.
 pub fn leaves(stream: Handle, is_leaving: bool) {
     if !any() {
         return;
@@ -248,10 +260,11 @@ pub fn leaves(stream: Handle, is_leaving: bool) {
     }
 }
 
-/// The calling thread's own mode.
+/// Returns the calling thread's own mode.
 fn mode_of_thread() -> u32 {
     let mut mode = RELAXED;
-    // SAFETY: `mode` is ours; each call swaps it with the thread's mode, and the second undoes the first.
+    // SAFETY: `mode` is ours; each call swaps it with the thread's mode, and the second undoes the
+    // first.
     let asked = thread::call(|| unsafe {
         match real::cuThreadExchangeStreamCaptureMode(&mut mode) {
             SUCCESS => {
@@ -264,7 +277,8 @@ fn mode_of_thread() -> u32 {
     if asked == SUCCESS { mode } else { GLOBAL }
 }
 
-/// A failed end leaves some captures open: the wrong thread asked, or the wrong stream.
+/// True if a stream still captures after a failed end: the wrong thread asked, or for the wrong
+/// stream.
 pub fn still_capturing(stream: Handle, per_thread: bool) -> bool {
     let mut status = 0;
     // SAFETY: `status` is ours to write.
@@ -278,8 +292,8 @@ pub fn still_capturing(stream: Handle, per_thread: bool) -> bool {
     asked == SUCCESS && status != 0
 }
 
-/// Runs a call that a capture would forbid, or that would invalidate a capture, in the mode that allows it: a capture
-/// may begin in another thread during the call.
+/// Runs a call in the relaxed mode: a capture would otherwise forbid the call, or be invalidated by
+/// it. A capture may begin in another thread during the call.
 pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     let mut mode = RELAXED;
     // SAFETY: `mode` is ours; the call swaps it with the thread's mode.
@@ -292,15 +306,15 @@ pub fn relaxed<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A capture is about to begin: from now on it is among those that [`with_open`] shows.
+/// Adds a capture that is about to begin: [`with_open`] now includes it.
 pub fn enters(open: Open) {
     if let Ok(mut all) = OPEN.lock() {
         all.push(open);
     }
 }
 
-/// Counts a capture that entered: no call that would invalidate it begins any more. Waits for such calls in
-/// flight.
+/// Counts a capture that was added: no call that would invalidate it begins any more. Waits for
+/// such calls in flight.
 pub fn counts(number: u64) {
     if let Ok(mut open) = OPEN.lock() {
         let entered = open.iter_mut().filter(|open| open.number == number);
@@ -310,20 +324,21 @@ pub fn counts(number: u64) {
     gate::wait_for_loud(PATIENCE, PAUSE);
 }
 
-/// Counts the captures that the pools know of. The calls that another one forbids may still be made.
+/// Counts the captures that the pools know of. Calls that a capture unknown to them forbids may
+/// still be made.
 fn count(open: &[Open]) {
     let counting = open.iter().filter(|open| open.counts);
     COUNT.store(counting.count(), Ordering::SeqCst);
 }
 
-/// Which capture is over.
+/// Selects the capture that ends.
 #[derive(Clone, Copy)]
 pub enum Which {
-    /// The one of this number.
+    /// The capture of this number.
     Number(u64),
-    /// The one of a stream.
+    /// The capture of a stream.
     Of(Stream),
-    /// One of a context's.
+    /// A capture in this context.
     In(Context),
 }
 
@@ -337,12 +352,13 @@ impl Which {
     }
 }
 
-/// Removes one capture and passes its number to `tell`, while no other begins or ends; false if none fits.
+/// Removes one capture and passes its number to `tell`; false if none fits. No other capture begins
+/// or ends meanwhile.
 pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
     let Ok(mut open) = OPEN.lock() else {
         return false;
     };
-    // The last one that began: where a stream captures, a second capture of it does not begin.
+    // The last one that began: on a stream that captures, a second capture does not begin.
     let Some(at) = open.iter().rposition(|open| which.fits(open)) else {
         return false;
     };
@@ -352,12 +368,12 @@ pub fn close(which: Which, tell: impl FnOnce(u64)) -> bool {
     true
 }
 
-/// The only capture that may be of a stream, if none is known to be.
+/// Returns the only capture that may be on a stream, for a stream without a known capture.
 pub fn only_of(stream: Stream) -> Option<u64> {
     let open = OPEN.lock().ok()?;
     let mut candidates = open.iter().filter(|open| open.stream.may_be(&stream));
-    // With two candidates the wrong choice would release memory that the other still uses: both stay open until their
-    // thread ends.
+    // With two candidates, the wrong choice would release memory that the other still uses. Both
+    // stay open until their thread ends.
     match (candidates.next(), candidates.next()) {
         (Some(only), None) => Some(only.number),
         _ => None,

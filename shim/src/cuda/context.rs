@@ -1,7 +1,8 @@
-//! The current context of the calling thread, remembered so that a hit need not ask the driver.
+//! The current context of the calling thread, remembered so that mostly the driver need not be
+//! asked.
 //!
-//! Everything that changes it passes through hooks (`hooks/driver/context.rs`), which call
-//! [`changed`] for their own thread, or [`gone`] where a context ends and any thread may be affected.
+//! Every change of it passes through hooks (`hooks/driver/context.rs`). They call [`changed`] for
+//! their own thread, or [`gone`] when a context ends and any thread may be affected.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,21 +14,21 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS, check};
 
-/// What threads remember is valid while this stands.
+/// Number that changes when the contexts that threads remember become invalid.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// Set once something in the process may change contexts behind our back.
+/// True once code in the process may change contexts without a hook.
 static DISTRUST: AtomicBool = AtomicBool::new(false);
 
-/// Contexts that have ended, the newest last: one may stay current in a thread, where the driver then
-/// refuses everything.
+/// Contexts that have ended, the newest last. One may stay current in a thread: the driver then
+/// refuses every call there.
 static ENDED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-/// Whether there are any.
+/// True if there are ended contexts.
 static ANY_ENDED: AtomicBool = AtomicBool::new(false);
-/// Contexts to remember, at most: a stale one is of interest while threads still use it.
+/// Most ended contexts to remember: an ended context matters while threads still use it.
 const REMEMBERED: usize = 1024;
 
-/// The context that is current in this thread, if any.
+/// Returns the context that is current in this thread, if any.
 #[inline]
 pub fn current() -> Option<Context> {
     let known = thread::with(|t| {
@@ -45,8 +46,8 @@ fn ask() -> Option<Context> {
     let mut handle = std::ptr::null_mut();
     // SAFETY: `handle` is ours to write.
     let mut ask = || unsafe { real::cuCtxGetCurrent(&mut handle) };
-    // Asked again if it fails: the error may be that of earlier work. A free would be ordered after the wrong context's
-    // work.
+    // Asked again if it fails: the error may be of earlier work. Without the right context, a free
+    // would be ordered after the wrong context's work.
     if ask() != SUCCESS && ask() != SUCCESS || handle.is_null() {
         return None;
     }
@@ -66,7 +67,7 @@ fn ask() -> Option<Context> {
     Some(Context(handle as u64))
 }
 
-/// The ordinal of the device of the current context; [`Event::NO_DEVICE`] if there is none.
+/// Returns the ordinal of the current context's device; [`Event::NO_DEVICE`] if there is none.
 pub fn device() -> u8 {
     let mut device = 0;
     // SAFETY: `device` is ours to write.
@@ -76,24 +77,25 @@ pub fn device() -> u8 {
     }
 }
 
-/// This thread's current context may be another now.
+/// Forgets this thread's current context, which may have changed.
 #[inline]
 pub fn changed() {
     thread::with(|t| t.epoch.set(0));
 }
 
-/// A context has ended: what any thread remembers of it is invalid from now on.
+/// Makes the contexts that all threads remember invalid, after the end of a context.
 pub fn gone() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
-/// From now on every call asks the driver.
+/// Makes every later call ask the driver.
 pub fn distrust() {
     DISTRUST.store(true, Ordering::Relaxed);
     gone();
 }
 
-/// A context has ended: memory is not served in it, wherever it is still current.
+/// Notes a context that has ended: no memory is served in it in any thread where it is still
+/// current.
 pub fn ended(context: Context) {
     if let Ok(mut ended) = ENDED.lock()
         && !ended.contains(&context.0)
@@ -107,7 +109,7 @@ pub fn ended(context: Context) {
     gone();
 }
 
-/// A context was made, or made anew with the handle of one that had ended.
+/// Notes a context that was made, perhaps with the handle of one that had ended.
 pub fn made(context: Context) {
     if ANY_ENDED.load(Ordering::Acquire)
         && let Ok(mut ended) = ENDED.lock()
@@ -120,7 +122,8 @@ fn has_ended(handle: u64) -> bool {
     ANY_ENDED.load(Ordering::Acquire) && ENDED.lock().is_ok_and(|ended| ended.contains(&handle))
 }
 
-/// Whether the context that is current in this thread has ended: the driver refuses everything there.
+/// True if the context that is current in this thread has ended: the driver refuses every call
+/// there.
 #[inline]
 pub fn is_destroyed() -> bool {
     ANY_ENDED.load(Ordering::Acquire) && current().is_none() && {
@@ -146,7 +149,8 @@ pub fn with<R>(context: Context, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     })
 }
 
-/// `CU_CTX_SYNC_MEMOPS`: the host's copies that are named synchronous wait for the device, each of them.
+/// The driver's `CU_CTX_SYNC_MEMOPS`: each host copy that is named synchronous waits for the
+/// device.
 const SYNC_MEMOPS: u32 = 0x80;
 
 fn flags() -> Result<u32, CUresult> {
@@ -156,13 +160,13 @@ fn flags() -> Result<u32, CUresult> {
     Ok(flags)
 }
 
-/// Whether all copies in a context that are named synchronous wait for the device.
+/// True if all copies in a context that are named synchronous wait for the device.
 pub fn has_sync_memops(context: Context) -> bool {
     let flags = with(context, flags).and_then(|flags| flags);
     flags.is_ok_and(|flags| flags & SYNC_MEMOPS != 0)
 }
 
-/// From now on all of them do. They go on to until the context ends.
+/// Makes all these copies wait for the device, until the context ends.
 ///
 /// # Errors
 /// The driver's, if it is older than CUDA 12.3.
@@ -174,7 +178,8 @@ pub fn set_sync_memops(context: Context) -> Result<(), CUresult> {
     })?
 }
 
-/// Makes a context current. A living context's push is not refused twice; what has to be done in it would be lost.
+/// Makes a context current. Tried twice, because the driver does not refuse a living context twice:
+/// without the push, the work to do in the context would be lost.
 fn push(context: Context) -> Result<(), CUresult> {
     // SAFETY: the handle is a context's that the process made current before.
     let again = || unsafe { real::cuCtxPushCurrent_v2(context.0 as *mut _) };
@@ -187,7 +192,7 @@ fn push(context: Context) -> Result<(), CUresult> {
     }
 }
 
-/// Undoes [`push`]: the host's thread must not be left in a context that it did not choose.
+/// Undoes [`push`]: the host's thread must not stay in a context that it did not choose.
 fn pop(context: Context) {
     let mut popped = std::ptr::null_mut();
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! A store of reusable CUDA events, and the devices of contexts: what pools use of the driver.
+//! The driver as pools use it: reusable CUDA events, and the devices of contexts.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CONTEXT_IS_DESTROYED, CUresult, check};
 
-/// `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
+/// The driver's `CU_EVENT_DISABLE_TIMING`: such events are the cheapest to record.
 const DISABLE_TIMING: u32 = 2;
 
 /// A driver event and the context that it belongs to.
@@ -17,22 +17,23 @@ const DISABLE_TIMING: u32 = 2;
 pub struct Event {
     context: Context,
     handle: u64,
-    /// Ends of contexts before it was made: with the handle of its context it tells whether that lives.
+    /// Number of contexts that had ended before it was made. With the context's handle it shows if
+    /// that context still lives.
     born: u64,
 }
 
 impl Event {
-    /// Ends of contexts before it was made.
+    /// Returns the number of contexts that had ended before it was made.
     pub fn born(self) -> u64 {
         self.born
     }
 
-    /// The context that it belongs to.
+    /// Returns the context that it belongs to.
     pub fn context(self) -> Context {
         self.context
     }
 
-    /// A call of ours that uses it begins.
+    /// Begins a call that uses it.
     ///
     /// # Errors
     /// [`CONTEXT_IS_DESTROYED`] if its context has ended.
@@ -40,7 +41,7 @@ impl Event {
         gate::enter_since(self.context, self.born).ok_or(CONTEXT_IS_DESTROYED)
     }
 
-    /// The driver's handle.
+    /// Returns the driver's handle.
     pub fn raw(self) -> *mut std::ffi::c_void {
         self.handle as *mut _
     }
@@ -52,10 +53,10 @@ pub struct Cuda;
 
 /// Events that wait to be used again.
 static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
-/// Contexts that were asked about, with the ordinals of their devices.
+/// Contexts with the ordinals of their devices, as far as the driver was asked.
 static ORDINALS: Mutex<Vec<(Context, i32)>> = Mutex::new(Vec::new());
 
-/// A call of ours in a context begins.
+/// Begins a call in a context.
 ///
 /// # Errors
 /// [`CONTEXT_IS_DESTROYED`] if the context has ended.
@@ -63,10 +64,11 @@ pub fn enter(context: Context) -> Result<Pass, CUresult> {
     gate::enter(context).ok_or(CONTEXT_IS_DESTROYED)
 }
 
-/// The pass of a call about work of a context. `None`: the context is closed, and has no work left.
+/// Returns the pass of a call for a context's work. `None`: the context has ended, and has no work
+/// left.
 ///
 /// # Errors
-/// The reason against the call, where the context has not ended.
+/// The error of the pass, if the context has not ended.
 pub fn unless_ended(pass: Result<Pass, CUresult>) -> Result<Option<Pass>, CUresult> {
     match pass {
         Err(CONTEXT_IS_DESTROYED) => Ok(None),
@@ -85,7 +87,7 @@ impl Cuda {
         }
     }
 
-    /// An event of a context, from those that wait or a new one.
+    /// Returns an event of a context: one that waits, or a new one.
     pub fn event(&self, context: Context) -> Result<Event, CUresult> {
         if let Ok(mut events) = EVENTS.lock()
             && let Some(at) = events.iter().rposition(|event| event.context == context)
@@ -108,7 +110,7 @@ impl Cuda {
         })
     }
 
-    /// An event that is used no more waits to be used again.
+    /// Stores an event that is not used any more, to be used again.
     pub fn put_back(&self, event: Event) {
         if gate::lives(event.context, event.born)
             && let Ok(mut events) = EVENTS.lock()
@@ -117,7 +119,7 @@ impl Cuda {
         }
     }
 
-    /// The ordinal of a context's device.
+    /// Returns the ordinal of a context's device.
     ///
     /// # Errors
     /// The driver's; [`CONTEXT_IS_DESTROYED`] if the context has ended.
@@ -139,7 +141,7 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The ordinal of a context's device, if it was asked for before.
+    /// Returns the ordinal of a context's device, if it was asked for before.
     pub fn known_ordinal(&self, context: Context) -> Option<i32> {
         let ordinals = ORDINALS.lock().ok()?;
         let at = ordinals.iter().find(|&&(known, _)| known == context)?;
@@ -147,7 +149,7 @@ impl Cuda {
     }
 }
 
-/// The calls that all pools make.
+/// Returns the driver that all pools call.
 pub fn driver() -> &'static Cuda {
     &Cuda
 }

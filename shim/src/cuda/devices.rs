@@ -1,4 +1,4 @@
-//! What the driver says of devices: asked once where it is asked often.
+//! The driver's answers about devices, asked once if they are needed often.
 
 use std::ffi::c_int;
 use std::sync::Mutex;
@@ -10,11 +10,11 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 
-/// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
+/// The driver's `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
 const VIRTUAL_MEMORY: c_int = 102;
-/// `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
+/// The driver's `CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED`.
 const RDMA: c_int = 110;
-/// `CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED`.
+/// The driver's `CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED`.
 const DESCRIPTORS: c_int = 103;
 
 fn attribute(device: i32, attribute: c_int) -> bool {
@@ -25,19 +25,20 @@ fn attribute(device: i32, attribute: c_int) -> bool {
     asked == SUCCESS && value != 0
 }
 
-/// Whether a device has virtual memory management.
+/// True if a device has virtual memory management.
 pub fn has_virtual_memory(device: i32) -> bool {
     static KNOWN: Known = Known::new();
     KNOWN.get(device, || attribute(device, VIRTUAL_MEMORY))
 }
 
-/// Whether a device's virtual memory can have descriptors, by which other processes map it.
+/// True if a device's virtual memory can have descriptors, by which other processes map it.
 pub fn has_descriptors(device: i32) -> bool {
     static KNOWN: Known = Known::new();
     KNOWN.get(device, || attribute(device, DESCRIPTORS))
 }
 
-/// What tells a device apart from all others, for other processes: they may number their devices differently.
+/// Returns an identity of a device that is the same in other processes, which may number their
+/// devices differently.
 pub fn uuid(device: i32) -> Option<[u8; 16]> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
     // SAFETY: `uuid` is ours to write.
@@ -45,7 +46,7 @@ pub fn uuid(device: i32) -> Option<[u8; 16]> {
     (asked == SUCCESS).then(|| uuid.bytes.map(|byte| byte as u8))
 }
 
-/// The device with this [`uuid`]. `None`: this process does not see it.
+/// Returns the device with this [`uuid`]. `None`: this process does not see it.
 pub fn with_uuid(wanted: [u8; 16]) -> Option<i32> {
     let mut count = 0;
     // SAFETY: `count` is ours to write.
@@ -54,7 +55,7 @@ pub fn with_uuid(wanted: [u8; 16]) -> Option<i32> {
     devices.find(|device| uuid(*device) == Some(wanted))
 }
 
-/// Whether network cards can reach a device's virtual memory.
+/// True if network cards can reach a device's virtual memory.
 pub fn is_rdma_capable(device: i32) -> bool {
     static KNOWN: Mutex<Vec<(i32, bool)>> = Mutex::new(Vec::new());
     let Ok(mut known) = KNOWN.lock() else {
@@ -68,7 +69,7 @@ pub fn is_rdma_capable(device: i32) -> bool {
     capable
 }
 
-/// What was asked of devices once.
+/// Answers of devices that were asked once.
 struct Known(AtomicU64);
 
 impl Known {
@@ -76,7 +77,7 @@ impl Known {
         Known(AtomicU64::new(0))
     }
 
-    /// Two bits for each of the first 32 devices: known, and yes.
+    /// Returns a device's answer. Two bits for each of the first 32 devices: known, and yes.
     fn get(&self, device: i32, ask: impl FnOnce() -> bool) -> bool {
         let Some(shift) = u32::try_from(device).ok().filter(|device| *device < 32) else {
             return ask();

@@ -1,6 +1,7 @@
-//! The driver's functions: where each one is in this process, and how it is called.
+//! The driver's functions: their addresses in this process, and the calls of them.
 //!
-//! `list.rs` has their signatures. For each of them there is `slots::NAME`, where it is, and `real::NAME`, which calls it.
+//! `list.rs` has their signatures. Each function has `slots::NAME`, its address, and `real::NAME`,
+//! which calls it.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
@@ -13,16 +14,16 @@ mod list;
 
 pub use list::{real, slots};
 
-/// A function of the driver's.
+/// A function of the driver.
 pub struct Function {
     /// The exported name, with its version and `_ptsz` suffix.
     pub name: &'static CStr,
-    /// Its address; null until the driver was seen, or if this driver has none.
+    /// Its address; null until the driver was found, or if this driver does not have it.
     real: AtomicPtr<c_void>,
 }
 
 impl Function {
-    /// A function whose address is not known yet.
+    /// Makes a function whose address is not known yet.
     const fn new(name: &'static CStr) -> Self {
         Function {
             name,
@@ -30,7 +31,7 @@ impl Function {
         }
     }
 
-    /// Its address, or null.
+    /// Returns its address, or null.
     #[inline]
     pub fn real(&self) -> *mut c_void {
         self.real.load(Ordering::Acquire)
@@ -58,7 +59,8 @@ pub fn resolve() -> bool {
     true
 }
 
-/// Where a function is. A program linked against libcuda may reach an exported hook before anything was looked up.
+/// Returns a function's address. A program linked against libcuda may reach an exported hook before
+/// any look-up.
 #[inline]
 pub fn address(function: &Function) -> Option<NonNull<c_void>> {
     NonNull::new(function.real()).or_else(|| {
@@ -67,13 +69,14 @@ pub fn address(function: &Function) -> Option<NonNull<c_void>> {
     })
 }
 
-/// The error of a function that the driver does not have, or that is called without a driver.
+/// Returns the error of a function that the driver does not have, or that is called without a
+/// driver.
 #[cold]
 pub fn absent() -> CUresult {
     if resolve() { NOT_FOUND } else { STUB_LIBRARY }
 }
 
-/// Declares driver functions: `slots`, where they are; `real`, how they are called; and `ALL`.
+/// Declares driver functions: `slots` with their addresses, `real` with their calls, and `ALL`.
 macro_rules! declare {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?);)*) => {
         /// The driver's own functions.
@@ -87,15 +90,15 @@ macro_rules! declare {
                     let Some(address) = $crate::cuda::functions::address(&super::slots::$name) else {
                         return $crate::cuda::functions::absent();
                     };
-                    // The driver may wait, where a thread can be cancelled.
+                    // The driver may wait at a point where a thread can be cancelled.
                     let _uncancelled = $crate::base::thread::Uncancelled::new();
-                    // SAFETY: the address is what the driver exports under this name, whose
-                    // signature this is.
+                    // SAFETY: the address is the driver's export of this name, which has this
+                    // signature.
                     unsafe { std::mem::transmute::<std::ptr::NonNull<_>, Real>(address)($($arg),*) }
                 }
             )*
         }
-        /// Where they are.
+        /// Addresses of the driver's functions.
         #[allow(non_upper_case_globals, missing_docs)]
         pub mod slots {
             use $crate::cuda::functions::Function;
@@ -110,7 +113,7 @@ macro_rules! declare {
                 );
             )*
         }
-        /// All of them.
+        /// All functions that are declared.
         pub static ALL: &[&$crate::cuda::functions::Function] = &[$(&slots::$name),*];
     };
 }

@@ -1,29 +1,29 @@
-//! Green contexts: their memory is their device's primary context's, and outlives them.
+//! Green contexts: their memory belongs to their device's primary context, and outlives them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpushim_alloc::Context;
 
-/// A green context of the program's.
+/// A green context of the program.
 #[derive(Clone, Copy)]
 pub struct Green {
-    /// The `CUgreenCtx`.
+    /// Its handle, a `CUgreenCtx`.
     pub handle: u64,
     /// The `CUcontext` that stands for it.
     pub context: Context,
     /// The primary context of its device.
     pub primary: Context,
-    /// The device's ordinal.
+    /// The ordinal of its device.
     pub device: i32,
 }
 
 static TABLE: Mutex<Vec<Green>> = Mutex::new(Vec::new());
 
-/// Whether there are any: most processes have none.
+/// True if there are any: most processes have none.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// A green context was made.
+/// Adds a green context that was made.
 pub fn made(green: Green) {
     if let Ok(mut table) = TABLE.lock() {
         table.push(green);
@@ -31,13 +31,13 @@ pub fn made(green: Green) {
     }
 }
 
-/// The green context of a `CUgreenCtx`.
+/// Finds the green context of a `CUgreenCtx`.
 pub fn known(handle: u64) -> Option<Green> {
     let table = TABLE.lock().ok()?;
     table.iter().find(|green| green.handle == handle).copied()
 }
 
-/// A green context has ended.
+/// Removes a green context that has ended.
 pub fn gone(handle: u64) {
     if let Ok(mut table) = TABLE.lock() {
         table.retain(|green| green.handle != handle);
@@ -45,13 +45,13 @@ pub fn gone(handle: u64) {
     }
 }
 
-/// Whether a context stands for a green one: the driver serves what is allocated in it.
+/// True if a context stands for a green one: the driver serves the allocations in it.
 #[inline]
 pub fn is(context: Context) -> bool {
     ANY.load(Ordering::Acquire) && owner(context) != context
 }
 
-/// The context that memory belongs to which is allocated in one.
+/// Returns the context to which memory belongs that is allocated in this one.
 pub fn owner(context: Context) -> Context {
     let Ok(table) = TABLE.lock() else {
         return context;

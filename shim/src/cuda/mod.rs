@@ -1,4 +1,5 @@
-//! The CUDA driver: its functions, contexts, events, streams and captures. It knows no hook and no recorder.
+//! The CUDA driver: its functions, contexts, events, streams and captures. This module calls no
+//! hook and no recorder.
 
 pub mod attached;
 pub mod captures;

@@ -1,5 +1,6 @@
-//! NVML, for a figure that the driver's API does not have: how much of a device this process uses, its
-//! contexts and its code included. Called on the background thread alone, as it may take milliseconds.
+//! NVML, for a figure that the driver's API does not have: the bytes of a device that this process
+//! uses, with its contexts and code. Called on the background thread only, as it may take
+//! milliseconds.
 
 use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void};
 use std::mem::transmute;
@@ -13,7 +14,7 @@ type Shutdown = unsafe extern "C" fn() -> c_uint;
 type ByUuid = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_uint;
 type Processes = unsafe extern "C" fn(*mut c_void, *mut c_uint, *mut Process) -> c_uint;
 
-/// `nvmlProcessInfo_t` since NVML 11.
+/// NVML's `nvmlProcessInfo_t`, since version 11.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Process {
@@ -23,16 +24,16 @@ struct Process {
     compute_instance: c_uint,
 }
 
-/// `NVML_INIT_FLAG_NO_ATTACH`: no other device is touched.
+/// NVML's `NVML_INIT_FLAG_NO_ATTACH`: no other device is touched.
 const NO_ATTACH: c_uint = 2;
-/// `NVML_VALUE_NOT_AVAILABLE`.
+/// NVML's `NVML_VALUE_NOT_AVAILABLE`.
 const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
 const SUCCESS: c_uint = 0;
-/// Processes on one device that there is room for.
+/// Most processes on one device that a query returns.
 const MOST: usize = 256;
 
-/// The functions of the library. It is initialised only while it is asked: its descriptors are open only
-/// then, and the program may close descriptors at any time.
+/// The functions of the library. It is initialised only during a query, so that its descriptors are
+/// open only then: the program may close descriptors at any time.
 struct Nvml {
     init: Init,
     shutdown: Shutdown,
@@ -68,7 +69,7 @@ impl Nvml {
             return None;
         }
         let bytes = self.bytes_of(uuid, pid);
-        // SAFETY: it was initialised above, and counts how often.
+        // SAFETY: it was initialised above, and counts its initialisations.
         unsafe { (self.shutdown)() };
         bytes
     }
@@ -81,26 +82,26 @@ impl Nvml {
         }
         let mut all = vec![Process::default(); MOST];
         let mut count = MOST as c_uint;
-        // SAFETY: the array has room for as many as the count says.
+        // SAFETY: the array has room for this count.
         if unsafe { (self.processes)(device, &mut count, all.as_mut_ptr()) } != SUCCESS {
             return None;
         }
         let known = all.iter().take(count as usize);
         let ours = known.filter(|one| one.pid == pid && one.bytes != NOT_AVAILABLE);
-        // In a container without its own view of processes none has this id.
+        // In a container without its own view of processes, no process has this id.
         ours.map(|one| one.bytes).reduce(u64::saturating_add)
     }
 }
 
-/// Bytes that this process uses of the device with this UUID. `None` where NVML is not installed or does
-/// not list the process.
+/// Returns the bytes that this process uses of the device with this UUID. `None` if NVML is not
+/// installed or does not list the process.
 pub fn used_by_this_process(uuid: [u8; 16]) -> Option<u64> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
     let nvml = NVML.get_or_init(Nvml::open).as_ref()?;
     nvml.ask(&named(uuid)?, std::process::id())
 }
 
-/// `GPU-` and the bytes in groups, as NVML names a device.
+/// Returns NVML's name of a device: `GPU-` and the bytes in groups.
 fn named(uuid: [u8; 16]) -> Option<CString> {
     let mut text = String::from("GPU");
     for (at, byte) in uuid.iter().enumerate() {

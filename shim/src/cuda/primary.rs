@@ -9,9 +9,9 @@ use gpushim_alloc::Context;
 struct Primary {
     device: i32,
     context: Context,
-    /// How often the program retained it.
+    /// Number of times that the program retained it.
     claims: u32,
-    /// Whether the program retained it since it last ended.
+    /// True if the program retained it since it last ended.
     is_active: bool,
 }
 
@@ -22,7 +22,7 @@ fn update<R>(device: i32, f: impl FnOnce(&mut Primary) -> R) -> Option<R> {
     table.iter_mut().find(|one| one.device == device).map(f)
 }
 
-/// The program retained a device's primary context.
+/// Counts a retain of a device's primary context by the program.
 pub fn retained(device: i32, context: Context) {
     let Ok(mut table) = TABLE.lock() else { return };
     if table.iter().all(|one| one.device != device) {
@@ -41,23 +41,23 @@ pub fn retained(device: i32, context: Context) {
     });
 }
 
-/// The program's primary context of a device, if it has one.
+/// Returns the program's primary context of a device, if it has one.
 pub fn of(device: i32) -> Option<Context> {
     update(device, |one| one.is_active.then_some(one.context))?
 }
 
-/// What a release or a reset by the program means.
+/// Effect of a release or a reset by the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Others of the program hold it still.
+    /// Other parts of the program still hold it.
     Stays,
-    /// The context ends.
+    /// The context ends, with the memory in it.
     Ends(Context),
-    /// It was never seen to be retained.
+    /// No retain of it was seen.
     Unknown,
 }
 
-/// What it means that the program releases a device's primary context once.
+/// Returns the effect of one release of a device's primary context by the program.
 pub fn release_means(device: i32) -> End {
     let means = |one: &mut Primary| match (one.claims, one.is_active) {
         (0, _) => End::Unknown,
@@ -67,7 +67,7 @@ pub fn release_means(device: i32) -> End {
     update(device, means).unwrap_or(End::Unknown)
 }
 
-/// What it means that the program resets a device's primary context.
+/// Returns the effect of a reset of a device's primary context by the program.
 pub fn reset_means(device: i32) -> End {
     let means = |one: &mut Primary| match one.is_active {
         true => End::Ends(one.context),
@@ -76,12 +76,12 @@ pub fn reset_means(device: i32) -> End {
     update(device, means).unwrap_or(End::Unknown)
 }
 
-/// The program released a device's primary context once.
+/// Counts a release of a device's primary context by the program.
 pub fn released(device: i32) {
     update(device, |one| one.claims = one.claims.saturating_sub(1));
 }
 
-/// A device's primary context has ended, with what was in it.
+/// Notes that a device's primary context has ended.
 pub fn ended(device: i32) {
     update(device, |one| one.is_active = false);
 }

@@ -1,4 +1,4 @@
-//! Streams by their handles: what a handle means in this thread, and the context behind it.
+//! Streams by their handles: the meaning of a handle in this thread, and the stream's context.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{Handle, SUCCESS};
 use crate::cuda::{context, device};
 
-/// The stream that a handle means; `per_thread`: to a `_ptsz` function.
+/// Returns the stream that a handle means. `per_thread`: as an argument of a `_ptsz` function.
 #[inline]
 pub fn named(stream: Handle, per_thread: bool) -> u64 {
     match stream as u64 {
@@ -19,7 +19,7 @@ pub fn named(stream: Handle, per_thread: bool) -> u64 {
     }
 }
 
-/// The context that a stream belongs to, or that a default stream's handle means in this thread.
+/// Returns the context of a stream, or the one that a default stream's handle means in this thread.
 pub fn context_of(handle: u64) -> Option<Context> {
     if handle <= Stream::PER_THREAD {
         return context::current();
@@ -30,7 +30,7 @@ pub fn context_of(handle: u64) -> Option<Context> {
     (asked == SUCCESS && !context.is_null()).then_some(Context(context as u64))
 }
 
-/// The ordinal of the device that a stream runs on.
+/// Returns the ordinal of the device that a stream runs on.
 pub fn device_of(handle: u64) -> Option<i32> {
     device::driver().ordinal_of(context_of(handle)?).ok()
 }

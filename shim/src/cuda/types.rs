@@ -4,38 +4,40 @@
 
 use std::ffi::c_void;
 
-/// An opaque handle of the driver's.
+/// An opaque handle of the driver.
 pub type Handle = *mut c_void;
-/// `CUdeviceptr`.
+/// The driver's `CUdeviceptr`.
 pub type DevicePtr = u64;
 
 /// An address that no memory has.
 pub const NOWHERE: DevicePtr = 1;
 
-/// The driver API's result type; 0 is success. A plain integer: hosts may meet newer codes.
+/// The driver API's result type; 0 is success. A plain integer, because newer drivers have more
+/// codes.
 pub type CUresult = u32;
-/// `CUDA_SUCCESS`.
+/// The driver's `CUDA_SUCCESS`.
 pub const SUCCESS: CUresult = 0;
-/// `CUDA_ERROR_INVALID_VALUE`.
+/// The driver's `CUDA_ERROR_INVALID_VALUE`.
 pub const INVALID_VALUE: CUresult = 1;
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
+/// The driver's `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: CUresult = 2;
-/// `CUDA_ERROR_INVALID_CONTEXT`.
+/// The driver's `CUDA_ERROR_INVALID_CONTEXT`.
 pub const INVALID_CONTEXT: CUresult = 201;
-/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+/// The driver's `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
 pub const CONTEXT_IS_DESTROYED: CUresult = 709;
-/// `CUDA_ERROR_STUB_LIBRARY`: what the driver library of CUDA's toolkit says, behind which is no driver.
+/// The driver's `CUDA_ERROR_STUB_LIBRARY`: the answer of the toolkit's driver library, which has no
+/// driver behind it.
 pub const STUB_LIBRARY: CUresult = 34;
-/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
+/// The driver's `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
 pub const CAPTURE_UNSUPPORTED: CUresult = 900;
-/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
+/// The driver's `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`.
 pub const CAPTURE_INVALIDATED: CUresult = 901;
-/// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
+/// The driver's `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`.
 pub const CAPTURE_IMPLICIT: CUresult = 906;
-/// `CUDA_ERROR_NOT_FOUND`.
+/// The driver's `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
 
-/// A driver's answer as a result.
+/// Converts a driver's answer to a result.
 pub fn check(result: CUresult) -> Result<(), CUresult> {
     if result == SUCCESS {
         Ok(())

@@ -1,7 +1,7 @@
-//! The function that a caller would have reached without us.
+//! The function that a caller would have reached without this library.
 //!
-//! A process may hold several runtimes, some of them loaded RTLD_LOCAL where `RTLD_NEXT` does not look:
-//! the right one is the one that the calling library depends on.
+//! A process may hold several runtimes. Some of them may be loaded RTLD_LOCAL, where `RTLD_NEXT`
+//! does not look. The right one is the one that the calling library depends on.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::base::linker;
 use crate::record::trace;
 
-/// Call sites that are remembered for one symbol; once three quarters are filled, further ones are looked up at each
-/// call.
+/// Call sites that are remembered for one symbol. Once three quarters are filled, further ones are
+/// looked up at each call.
 const SITES: usize = 256;
 
-/// A symbol of ours and, by return address, the functions that it stood before so far.
+/// An interposed symbol and, by return address, the functions behind it that were found so far.
 ///
-/// Entries are only ever added. That is sound because the look-up keeps the calling library, and with
-/// it what it depends on, in the process for good.
+/// Entries are only ever added. That is sound because the look-up keeps the calling library in the
+/// process for good, and with it the libraries on which it depends.
 pub struct Interposed {
     name: &'static CStr,
     sites: [Site; SITES],
     adding: Mutex<Known>,
 }
 
-/// What is known so far.
+/// Number of filled entries, and libraries that were found.
 struct Known {
     sites: usize,
     /// Libraries that are recorded in the trace.
@@ -33,7 +33,7 @@ struct Known {
 }
 
 struct Site {
-    /// Written last; 0 while the entry is free.
+    /// Return address, written last; 0 while the entry is free.
     caller: AtomicUsize,
     address: AtomicPtr<c_void>,
     lazy_context: AtomicBool,
@@ -44,12 +44,12 @@ struct Site {
 pub struct Real {
     /// Its address; never null.
     pub address: *const c_void,
-    /// Whether it is of a CUDA runtime before version 12, which makes contexts current lazily.
+    /// True for a CUDA runtime before version 12, which makes contexts current lazily.
     pub lazy_context: bool,
 }
 
 impl Interposed {
-    /// Nothing known yet.
+    /// Makes a symbol for which no function is known yet.
     pub const fn new(name: &'static CStr) -> Self {
         Interposed {
             name,
@@ -67,7 +67,7 @@ impl Interposed {
         }
     }
 
-    /// The function that the caller at this return address means; `None` if there is none.
+    /// Returns the function that the caller at this return address means; `None` if there is none.
     #[inline]
     pub fn real(&self, caller: *const c_void) -> Option<Real> {
         for site in self.sites_of(caller) {
@@ -85,7 +85,7 @@ impl Interposed {
         self.find(caller)
     }
 
-    /// The entries in which a caller may be, the likeliest first.
+    /// Returns the entries in which a caller may be, the likeliest first.
     #[inline]
     fn sites_of(&self, caller: *const c_void) -> impl Iterator<Item = &Site> {
         let mixed = (caller as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -98,7 +98,8 @@ impl Interposed {
         let ours = linker::library_at(linker::find_next as *const c_void);
         let of_caller = linker::handle_of(caller)
             .map(|library| linker::symbol(library, self.name))
-            // The main program's handle is the global scope, where the first one is ours.
+            // The main program's handle is the global scope, where this library's function is the
+            // first.
             .filter(|&found| !found.is_null() && linker::library_at(found) != ours);
         let address = of_caller.unwrap_or_else(|| linker::next_symbol(self.name));
         if address.is_null() {
@@ -114,7 +115,7 @@ impl Interposed {
         Some(real)
     }
 
-    /// Notes in the trace which library stands behind the symbol, once.
+    /// Notes in the trace, once, the library of the function behind the symbol.
     fn tell(&self, path: &str) {
         let Ok(mut known) = self.adding.lock() else {
             return;

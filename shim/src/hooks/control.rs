@@ -1,4 +1,5 @@
-//! What a program may ask of gpushim about itself, and whether it is recorded: `include/gpushim.h` says what they promise.
+//! Functions by which a program controls its recording and asks about itself: `include/gpushim.h`
+//! documents them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -9,7 +10,7 @@ use crate::hooks::entry;
 use crate::record::recording::{self, By};
 use crate::record::{owners, pause, usage};
 
-/// Allocations are not recorded from now on.
+/// Stops the recording of allocations.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_pause() {
     entry::serve(
@@ -20,7 +21,7 @@ pub extern "C" fn gpushim_pause() {
     );
 }
 
-/// Allocations are recorded again.
+/// Resumes the recording of allocations.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_record() {
     entry::serve(
@@ -31,13 +32,14 @@ pub extern "C" fn gpushim_record() {
     );
 }
 
-/// Whether allocations are recorded, as far as the program decides.
+/// True if allocations are recorded, as far as pauses decide.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_is_recording() -> c_int {
     c_int::from(!pause::is_on())
 }
 
-/// Has the trace say who keeps each block: at the next instruction of the interpreter's main thread.
+/// Asks for the owner of each block in the trace, at the next instruction of the interpreter's main
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_owners() {
     entry::serve(
@@ -48,7 +50,7 @@ pub extern "C" fn gpushim_owners() {
     );
 }
 
-/// Says in the trace who keeps the block at an address.
+/// Records the owner of the block at an address.
 ///
 /// # Safety
 /// The name is null or a C string.
@@ -66,8 +68,8 @@ pub unsafe extern "C" fn gpushim_owner(block: *const c_void, name: *const c_char
     );
 }
 
-/// Bytes in use of a kind of memory on a device, and the most since [`gpushim_reset_peak`]. 0, or -1 for a kind or a
-/// device that there is not.
+/// Writes the bytes in use of a kind of memory on a device, and their peak since
+/// [`gpushim_reset_peak`]. Returns 0, or -1 for an unknown kind or device.
 ///
 /// # Safety
 /// Both pointers are null or may be written.
@@ -97,13 +99,13 @@ pub unsafe extern "C" fn gpushim_usage(
     )
 }
 
-/// The highest levels that [`gpushim_usage`] tells are those of now.
+/// Sets the peaks of [`gpushim_usage`] to the present figures.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_reset_peak() {
     entry::serve(|| (), usage::reset_peak);
 }
 
-/// Version, commit and build id of this library: a text that stays valid.
+/// Returns version, commit and build id of this library, as a text that stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_version() -> *const c_char {
     static LINE: OnceLock<CString> = OnceLock::new();

@@ -1,6 +1,6 @@
-//! Entries in assembly of exported functions that need to know who calls them.
+//! Entries in assembly of exported functions that need the address of their caller.
 
-/// The register of 64-bit Arm for the argument that x86-64 has in this one.
+/// Gives the register of 64-bit Arm for the argument that x86-64 has in this one.
 #[cfg(target_arch = "aarch64")]
 macro_rules! register_of_arm {
     ("rsi") => {
@@ -20,9 +20,9 @@ macro_rules! register_of_arm {
     };
 }
 
-/// Defines an exported function that jumps to another one, with the caller's return address as one more
-/// argument in the register named. That of 64-bit Arm is named, too, where a structure among the
-/// arguments is passed in memory on x86-64 only.
+/// Defines an exported function that jumps to another one. The named register gets the caller's
+/// return address as one more argument. The register of 64-bit Arm is also named if x86-64 alone
+/// passes a structure among the arguments in memory.
 macro_rules! door {
     ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),*) => $inner:ident, $x86:tt) => {
         $crate::hooks::door::door! {
@@ -34,7 +34,7 @@ macro_rules! door {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The arguments are those of the function that is interposed.
+        /// The arguments of the interposed function.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
@@ -58,7 +58,7 @@ macro_rules! door {
     };
 }
 
-/// The name of a function, as a C string.
+/// Gives the name of a function as a C string.
 macro_rules! c_name {
     ($name:ident) => {
         const {

@@ -1,11 +1,11 @@
-//! How a call that arrives at one of our functions is served.
+//! Entry of calls that arrive at exported functions and hooks.
 
 use crate::base::boundary;
 use crate::hooks::driver;
 use crate::process::start;
 
-/// Runs the body of a hook; if it panics, the shim gives up and the call goes to the real function. The first call
-/// connects the floors.
+/// Runs the body of a hook. If it panics, the shim gives up, and the call goes to the real
+/// function. The first call connects the floors.
 #[inline]
 pub fn serve<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     if !boundary::serves() && (boundary::bypassed() || !start::begin(driver::write_facts)) {

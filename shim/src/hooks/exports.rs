@@ -1,7 +1,8 @@
-//! Our own functions, for library authors: `include/gpushim.h` says what they promise.
+//! Functions of this library for library authors: `include/gpushim.h` documents them.
 //!
-//! Those for memory are what `cuMemAllocAsync` and `cuMemFreeAsync` are in this process, with the device as an
-//! argument, in the signatures that PyTorch's CUDAPluggableAllocator calls.
+//! The functions for memory do in this process the same as `cuMemAllocAsync` and `cuMemFreeAsync`,
+//! with the device as an argument. They have the signatures that PyTorch's CUDAPluggableAllocator
+//! calls.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -21,10 +22,11 @@ use crate::memory::passthrough;
 use crate::record::ranges::{self, Text};
 use crate::record::trace;
 
-/// `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
+/// The driver's `CUDA_ERROR_DEINITIALIZED`: the process is ending, and its memory with it.
 const DEINITIALIZED: CUresult = 4;
 
-/// `size` bytes on a device, for work on a stream; null if there are none, or none were asked for.
+/// Allocates `size` bytes on a device, for work on a stream. Null if there are none, or none were
+/// asked for.
 ///
 /// # Safety
 /// `stream` is a live stream of that device, or 0, 1 or 2 for a default stream.
@@ -54,7 +56,7 @@ pub unsafe extern "C" fn gpushim_malloc(size: isize, device: c_int, stream: Hand
     }
 }
 
-/// Takes back what [`gpushim_malloc`] gave, once the work submitted to the stream so far is over.
+/// Frees memory of [`gpushim_malloc`], once the work submitted to the stream before is complete.
 ///
 /// # Safety
 /// `address` is null or came from [`gpushim_malloc`] and was not freed; `stream` as there.
@@ -79,7 +81,7 @@ pub unsafe extern "C" fn gpushim_free(
     }
 }
 
-/// A range of this name begins on the calling thread.
+/// Begins a range of this name on the calling thread.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -89,13 +91,13 @@ pub unsafe extern "C" fn gpushim_range_push(name: *const c_char) {
     announce(|| ranges::push(None, &unsafe { text(name) }));
 }
 
-/// The innermost range that [`gpushim_range_push`] began on the calling thread ends.
+/// Ends the innermost range that [`gpushim_range_push`] began on the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_range_pop() {
     announce(|| ranges::pop(None));
 }
 
-/// A mark of this name.
+/// Records a mark of this name.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -144,7 +146,8 @@ fn free(address: DevicePtr, stream: Handle) -> CUresult {
     })
 }
 
-/// Calls with a context of the device current: the one that is, or else the device's primary one.
+/// Calls with a context of the device current: the present one if it fits, or else the device's
+/// primary context.
 fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     if !preloaded::is_ours() || boundary::bypassed() {
         // No hook reports when the current context changes.
@@ -157,7 +160,7 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
         Ok(primary) => primary,
         Err(error) => return error,
     };
-    // Not by `context::with`, under which the call below would be taken for the driver's own.
+    // Not by `context::with`: the call below would be taken for a call by the driver.
     // SAFETY: the handle is a live context's.
     let pushed = unsafe { real::cuCtxPushCurrent_v2(primary) };
     if pushed != SUCCESS {
@@ -172,7 +175,8 @@ fn on_device(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// The primary context of a device. If we have to retain it for that, we never release it: memory is in it.
+/// Returns the primary context of a device. If this call has to retain it, it is never released:
+/// memory is in it.
 fn primary(device: c_int) -> Result<Handle, CUresult> {
     if let Some(known) = primary::of(device) {
         return Ok(known.0 as Handle);
@@ -185,7 +189,8 @@ fn primary(device: c_int) -> Result<Handle, CUresult> {
     }
 }
 
-/// Without our hooks we see no stream end and no capture begin: a pool of ours could not reuse memory safely.
+/// Reports once that the driver's own pools serve. Without hooks, no end of a stream and no capture
+/// is seen, and a pool could not reuse memory safely.
 fn tell_that_we_are_blind() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

@@ -1,9 +1,9 @@
 //! The dynamic linker's functions `dlsym`, `dlopen` and `dlclose`: exported here and passed on.
 //!
-//! What `RTLD_NEXT` and `RTLD_DEFAULT` mean depends on the address that `dlsym` returns to, so a call
-//! that we do not answer must reach the next `dlsym` as if we were not there: by a jump, with the
-//! stack and the registers of the caller. rustc writes no unwind information for naked functions: it is
-//! in the `.cfi` directives.
+//! The meaning of `RTLD_NEXT` and `RTLD_DEFAULT` depends on the address to which `dlsym` returns.
+//! So a call that is not answered here must reach the next `dlsym` unchanged: by a jump, with the
+//! stack and the registers of the caller. rustc writes no unwind information for naked functions:
+//! it is in the `.cfi` directives.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,7 +16,7 @@ use crate::record::{stacks, trace};
 /// `dlsym` for every caller in the process.
 ///
 /// # Safety
-/// As dlsym(3).
+/// The contract of dlsym(3).
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 /// `dlopen` for every caller in the process: observed, never changed.
 ///
 /// # Safety
-/// As dlopen(3).
+/// The contract of dlopen(3).
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void {
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, mode: c_int) -> *mut c_void
 /// `dlclose` for every caller in the process: passed on, and then observed.
 ///
 /// # Safety
-/// As dlclose(3).
+/// The contract of dlclose(3).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     linker::find_next();
@@ -147,11 +147,11 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     result
 }
 
-/// What a `dlsym` gets: in two registers, as the jump above reads them.
+/// Answer to a `dlsym`, in two registers, as the jump above reads them.
 #[repr(C)]
 struct Answer {
     address: *const c_void,
-    /// Zero: the next `dlsym` answers.
+    /// Not zero if `address` is the answer. Zero: the next `dlsym` answers.
     is_ours: usize,
 }
 
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// What we answer to a `dlsym` whose caller is at this address.
+/// Answers a `dlsym` whose caller is at this address.
 extern "C" fn answer_dlsym(
     handle: *mut c_void,
     name: *const c_char,
@@ -194,10 +194,11 @@ extern "C" fn answer_dlsym(
         if ours.is_null() {
             return Answer::of_next();
         }
-        // The meaning of these handles depends on the caller, and only the next `dlsym` can look them up for that
-        // caller.
+        // The meaning of these handles depends on the caller. Only the next `dlsym` can look them
+        // up for that caller.
         let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
-        // In the global scope ours are the first, but for those of the program itself.
+        // In the global scope this library's functions are the first, except for functions of the
+        // program itself.
         let found = match is_relative {
             true => linker::symbol(libc::RTLD_DEFAULT, name),
             false => linker::symbol(handle, name),
@@ -225,7 +226,7 @@ extern "C" fn answer_dlsym(
     })
 }
 
-/// Our function of a name of CUDA's or NCCL's; null if there is none.
+/// Returns this library's function of a name of CUDA or NCCL; null if there is none.
 fn export(name: &CStr) -> *const c_void {
     let of_driver = driver::ours(name);
     if !of_driver.is_null() {
@@ -237,14 +238,14 @@ fn export(name: &CStr) -> *const c_void {
         .map_or_else(|| nccl::export(name), |(_, ours)| ours)
 }
 
-/// Tells that a function is in the process only as this export of ours: without CUDA or NCCL it is not there.
-/// The caller's `dlerror` then says so.
+/// True if a function is in the process only as this library's export: without CUDA or NCCL it must
+/// not be found. The caller's `dlerror` then has the error.
 fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool {
     let is_another = |found: *mut c_void| !found.is_null() && !ptr::eq(found, ours);
     if is_another(linker::next_symbol(name)) {
         return false;
     }
-    // A library that was loaded with RTLD_LOCAL sees what it depends on, too.
+    // A library that was loaded with RTLD_LOCAL also finds functions of its own dependencies.
     if let Some(library) = linker::handle_of(caller) {
         let of_caller = linker::symbol(library, name);
         if let Some(close) = linker::next_dlclose() {
@@ -261,7 +262,8 @@ fn is_only_ours(name: &CStr, ours: *const c_void, caller: *const c_void) -> bool
 
 extern "C" fn look_at_dlopen(file: *const c_char, mode: c_int) {
     linker::find_next();
-    // Such a library finds its own dependencies before us: what it calls may never reach a hook.
+    // Such a library finds its own dependencies before this library: its calls may never reach a
+    // hook.
     if mode & libc::RTLD_DEEPBIND != 0 && !file.is_null() && !boundary::bypassed() {
         entry::serve(
             || (),

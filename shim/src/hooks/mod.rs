@@ -1,4 +1,4 @@
-//! Where the host's calls arrive: exported symbols, and pointers that we put in the driver's place.
+//! Arrival of the host's calls: exported symbols, and pointers that replace the driver's.
 
 pub mod caller;
 pub mod control;

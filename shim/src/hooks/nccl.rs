@@ -1,9 +1,9 @@
-//! NCCL's functions that make communicators: recorded and passed on. NCCL takes their memory on threads of
-//! its own, whose stacks do not tell who asked.
+//! NCCL's functions that make communicators: recorded and passed on. NCCL takes their memory on its
+//! own threads, whose stacks do not show the caller.
 //!
-//! The real function is that of the library which the caller depends on. For a pointer that the program
-//! looked up in a library, it is the function of this library. The signatures are those of `nccl.h` since
-//! NCCL 2.4.
+//! The real function is the one of the library on which the caller depends. For a pointer that the
+//! program looked up in a library, it is the function of this library. The signatures are from
+//! `nccl.h`, since NCCL 2.4.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -15,17 +15,17 @@ use crate::hooks::door::{c_name, door};
 use crate::hooks::entry;
 use crate::record::outside;
 
-/// `ncclUniqueId`, which is passed by value.
+/// NCCL's `ncclUniqueId`, which is passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct UniqueId([u8; 128]);
 
-/// `ncclSystemError`, for the case that no NCCL stands behind the symbol.
+/// NCCL's `ncclSystemError`, returned if no NCCL is found behind the symbol.
 const SYSTEM_ERROR: c_int = 2;
-/// `ncclSuccess`: no error.
+/// NCCL's `ncclSuccess`: no error.
 const SUCCESS: c_int = 0;
 
-/// Defines functions of NCCL's, each behind a [`door`].
+/// Defines functions of NCCL, each behind a [`door`].
 macro_rules! nccl_functions {
     ($(
         $(#[$doc:meta])*
@@ -49,7 +49,7 @@ macro_rules! nccl_functions {
             })
         }
 
-        /// Stands in for the function, in a program that looked it up in a library.
+        /// Replaces the function in a program that looked it up in a library.
         unsafe extern "C" fn $found($($arg: $type),*) -> c_int {
             type Function = unsafe extern "C" fn($($type),*) -> c_int;
             let real = place(stringify!($name)).map_or(ptr::null_mut(), |of| of.load(Ordering::Acquire));
@@ -64,7 +64,7 @@ macro_rules! nccl_functions {
     )*
         const NAMES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
 
-        /// The functions of the libraries that programs looked them up in, by name.
+        /// Functions that programs looked up in libraries, by name.
         static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
             [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 
@@ -79,23 +79,23 @@ macro_rules! nccl_functions {
 }
 
 nccl_functions! {
-    /// A communicator of these ranks, of which this process is one.
+    /// Makes a communicator of these ranks, of which this process is one.
     fn ncclCommInitRank(comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int),
         init_rank, found_init_rank, "rcx" | "x4", (ranks, rank) -> comm;
-    /// A communicator of these ranks, with a configuration.
+    /// Makes a communicator of these ranks, with a configuration.
     fn ncclCommInitRankConfig(
         comm: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int, config: *mut c_void
     ), init_rank_config, found_init_rank_config, "r8" | "x5", (ranks, rank) -> comm;
-    /// Communicators of all devices of this process.
+    /// Makes communicators of all devices of this process.
     fn ncclCommInitAll(comms: *mut Handle, devices: c_int, list: *const c_int),
         init_all, found_init_all, "rcx", (devices, 0) -> comms;
-    /// A communicator of those ranks of another that name the same color.
+    /// Makes a communicator of the ranks of another one that name the same color.
     fn ncclCommSplit(
         comm: Handle, color: c_int, key: c_int, made: *mut Handle, config: *mut c_void
     ), split, found_split, "r9", (0, key) -> made;
 }
 
-/// Calls a function that makes a communicator, and records when that began and when it was done.
+/// Calls a function that makes a communicator, and records its begin and its end.
 fn making((ranks, rank): (c_int, c_int), made: *mut Handle, call: impl FnOnce() -> c_int) -> c_int {
     let word = |number: c_int| u64::try_from(number).unwrap_or(0);
     entry::serve(
@@ -125,15 +125,15 @@ fn place(name: &str) -> Option<&'static AtomicPtr<c_void>> {
     FOUND.get(number(name.as_bytes())?)
 }
 
-/// Our function of a name, as it is exported; null if there is none.
+/// Returns the exported function of a name; null if there is none.
 pub fn export(name: &CStr) -> *const c_void {
     let number = number(name.to_bytes());
     let ours = number.and_then(|number| exported().get(number).copied());
     ours.unwrap_or(ptr::null())
 }
 
-/// Our function in the place of one that a program found in a library. Null if it is none of these, or if
-/// that of another library was found before.
+/// Returns the replacement of a function that a program found in a library. Null if it is not
+/// replaced, or if another library's function was found before.
 pub fn substitute(name: &CStr, found: *mut c_void) -> *const c_void {
     let Some(number) = number(name.to_bytes()).filter(|_| !found.is_null()) else {
         return ptr::null();

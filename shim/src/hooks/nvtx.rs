@@ -1,9 +1,10 @@
-//! NVTX: the program's ranges and marks arrive here, because `NVTX_INJECTION64_PATH` names this library. If the
-//! variable named another library before, a profiler's, that library gets every call first and its result is the
-//! program's.
+//! NVTX: the program's ranges and marks arrive here, because `NVTX_INJECTION64_PATH` names this
+//! library. The variable may have named a profiler's library before. Then that library gets every
+//! call first, and the program gets its result.
 //!
-//! Each library that uses NVTX 3 has a table of its own, into which `InitializeInjectionNvtx2` writes
-//! callbacks, once. Numbers and layouts are those of NVTX's `nvtxTypes.h` and `nvToolsExt.h`, version 3.2.
+//! Each library that uses NVTX 3 has its own table, into which `InitializeInjectionNvtx2` writes
+//! callbacks once. Numbers and layouts are from NVTX's `nvtxTypes.h` and `nvToolsExt.h`, version
+//! 3.2.
 
 use std::ffi::{CStr, CString, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +23,8 @@ use table::Tables;
 /// The variable that names the library that NVTX loads.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 const VARIABLE_C: &CStr = c"NVTX_INJECTION64_PATH";
-/// The variable with the library that was named before. It is in the environment so that child processes find it, too.
+/// The variable with the library that was named before: in the environment, so that child processes
+/// find it.
 const BEFORE: &str = "_GPUSHIM_NVTX_BEFORE";
 
 const INITIALIZE: &CStr = c"InitializeInjectionNvtx2";
@@ -38,7 +40,8 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     if preloaded::is_ours() && is_wanted() {
-        // SAFETY: the place of the calling thread's error number, which the program finds as it was.
+        // SAFETY: the place of the calling thread's error number, which the program finds
+        // unchanged.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: as above.
         let before = unsafe { *errno };
@@ -48,15 +51,16 @@ extern "C" fn at_start() {
     }
 }
 
-/// Whether ranges and marks are recorded (`GPUSHIM_NVTX`). Looked at once, before the rest of the configuration.
+/// True if ranges and marks are recorded (`GPUSHIM_NVTX`). Read once, before the rest of the
+/// configuration.
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
         if settings::is_privileged() {
-            // No file that another user's environment names is loaded.
+            // A file that another user's environment names must not be loaded.
             return false;
         }
-        // As in nearly every process: the default is `auto`, and the rest is not looked at.
+        // Nearly every process takes this path: the default is `auto`, and the rest is not read.
         if std::env::var_os(NVTX.name).is_none() {
             return true;
         }
@@ -67,7 +71,7 @@ pub fn is_wanted() -> bool {
     })
 }
 
-/// Puts this library in the place of the one that NVTX would load.
+/// Puts this library in the place of the library that NVTX would load.
 fn take_place() {
     if is_inherited() {
         return;
@@ -86,10 +90,11 @@ fn take_place() {
     }
 }
 
-/// Whether a process that started this one did the same: what was before is inherited, too. Most processes are
-/// such, and pay neither memory nor a look at a file.
+/// True if a parent process did the same: the earlier library is inherited, too. Most processes
+/// take this path, and need neither memory nor access to a file.
 fn is_inherited() -> bool {
-    // SAFETY: before `main` no other thread changes the environment, and null is not taken for a text.
+    // SAFETY: before `main` no other thread changes the environment, and null is not taken for a
+    // text.
     let now = unsafe {
         let now = libc::getenv(VARIABLE_C.as_ptr());
         (!now.is_null()).then(|| CStr::from_ptr(now))
@@ -103,7 +108,7 @@ fn own_path() -> Option<PathBuf> {
     let path = linker::library_at(InitializeInjectionNvtx2 as *const c_void)?;
     let path = PathBuf::from(path);
     if path.is_absolute() {
-        // No look at the file, in a process that may never use CUDA.
+        // Without access to the file, in a process that may never use CUDA.
         return Some(path);
     }
     std::fs::canonicalize(path).ok()
@@ -113,8 +118,8 @@ fn is_same_file(path: &OsString, own: &Path) -> bool {
     std::fs::canonicalize(path).is_ok_and(|path| path == own)
 }
 
-/// A function of the profiler's library; null if there is none. The library stays loaded, as NVTX would
-/// have it.
+/// Returns a function of the profiler's library; null if there is none. The library stays loaded,
+/// as NVTX itself would keep it.
 fn of_profiler(name: &CStr) -> *mut c_void {
     let null = std::ptr::null_mut();
     let Some(path) = settings::variable(BEFORE) else {
@@ -129,7 +134,7 @@ fn of_profiler(name: &CStr) -> *mut c_void {
     }
 }
 
-/// NVTX asks for callbacks. 0: there are none.
+/// Writes callbacks for NVTX. Returns 0 if there are none.
 ///
 /// # Safety
 /// Called by NVTX only, with the function that gives its tables.
@@ -159,7 +164,8 @@ pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<table::GetExportTa
     )
 }
 
-/// NVTX asks for the callbacks of an extension, of which we have none. 0: there are none.
+/// Passes NVTX's request for an extension's callbacks to the profiler: this library has none.
+/// Returns 0 if there are none.
 ///
 /// # Safety
 /// Called by NVTX only.

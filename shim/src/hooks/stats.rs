@@ -3,9 +3,17 @@
 use crate::hooks::entry;
 use crate::memory::registry;
 
-/// Writes figures of all pools to `out`, as many as there is room for, and returns how many there are: live blocks,
-/// bytes handed out, bytes cached, bytes held from the driver, bytes that graphs may still use, stream-ordered pools,
-/// stream queues of these.
+/// Writes the first `room` figures of all pools to `out`, and returns the number of figures.
+///
+/// The figures are, in this order:
+///
+/// * live blocks;
+/// * bytes handed out;
+/// * bytes cached;
+/// * bytes held from the driver;
+/// * bytes that graphs may still use;
+/// * pools;
+/// * their stream queues.
 ///
 /// # Safety
 /// `out` is null or has room for `room` numbers.

@@ -1,9 +1,11 @@
-//! PyTorch's tensors: its allocator announces each through two functions of libc10.so that the dynamic linker binds. We
-//! record the call and pass it on. If its segments are elastic, the tensor's pages have memory when the call returns.
+//! PyTorch's tensors: its allocator announces each by two functions of libc10.so that the dynamic
+//! linker binds. The call is recorded and passed on. If PyTorch's segments are elastic, the
+//! tensor's pages have memory when the call returns.
 //!
-//! `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, c10::Device)` and
-//! `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`; PyTorch 1.12 and before
-//! declare the two totals as `int64_t`, which gives other names to the same registers.
+//! The functions are `c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t,
+//! c10::Device)` and `c10::reportOutOfMemoryToProfiler(int64_t, size_t, size_t, c10::Device)`.
+//! PyTorch 1.12 and before declare the two totals as `int64_t`, which gives other names to the same
+//! registers.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_void};
@@ -21,7 +23,7 @@ use crate::record::events;
 use crate::record::shortages::{self, By};
 use crate::record::tensor_streams::UNKNOWN;
 
-/// `c10::Device`: a type and an index, a byte each.
+/// PyTorch's `c10::Device`: a type and an index, a byte each.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct TorchDevice {
@@ -29,13 +31,14 @@ pub struct TorchDevice {
     index: i8,
 }
 
-/// `c10::DeviceType::CUDA`.
+/// PyTorch's `c10::DeviceType::CUDA`.
 const CUDA: i8 = 1;
 
-/// Defines functions of PyTorch's: what it says is looked at, and then its own function called, by a jump with
-/// the stack and the registers of the caller. PyTorch's function may throw, and a thread may end in it: no
-/// frame of ours is in the way then. The body has the caller's return address as one more argument in the
-/// register named, and gives the address to jump to, null for none.
+/// Defines functions of PyTorch. Each evaluates the announcement, and then jumps to PyTorch's own
+/// function with the stack and the registers of the caller. PyTorch's function may throw, and a
+/// thread may end in it: no frame of this library is in the way then. The body gets the caller's
+/// return address as one more argument in the named register. It returns the address to jump to,
+/// null for none.
 macro_rules! torch_functions {
     ($(
         $(#[$doc:meta])*
@@ -55,7 +58,7 @@ macro_rules! torch_functions {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Called by PyTorch only.
+        /// Only PyTorch may call it.
         #[unsafe(naked)]
         #[unsafe(export_name = $symbol)]
         pub unsafe extern "C" fn $name() {
@@ -125,38 +128,40 @@ macro_rules! torch_functions {
 }
 
 torch_functions! {
-    /// A tensor came or went (PyTorch 1.13 and later).
+    /// Announces the allocation or the free of a tensor (PyTorch 1.13 and later).
     fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9",
         usage: see_usage(
             address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
         );
-    /// A tensor came or went (PyTorch up to 1.12).
+    /// Announces the allocation or the free of a tensor (PyTorch up to 1.12).
     fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9",
         usage_signed: see_usage_signed(
             address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
         );
-    /// A tensor could not be made (PyTorch 1.13 and later).
+    /// Announces a tensor that could not be allocated (PyTorch 1.13 and later).
     fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8",
         out_of_memory: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
-    /// A tensor could not be made (PyTorch up to 1.12).
+    /// Announces a tensor that could not be allocated (PyTorch up to 1.12).
     fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8",
         out_of_memory_signed: see_out_of_memory_signed(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
 }
 
-/// Whether what PyTorch says of this device goes into the trace.
+/// True if PyTorch's announcements for this device go into the trace.
 fn listens(device: TorchDevice) -> bool {
     device.kind == CUDA && settings::config().tensors == Announcements::Auto
 }
 
-/// Whether the segments of a device are told what is in them.
+/// True if PyTorch's announcements for a device go to its segments.
 fn is_followed(device: TorchDevice) -> bool {
     device.kind == CUDA && elastic::any()
 }
 
-/// Tells the segments of a device what is in them. The sum is that after the call.
+/// Passes an announcement to the segments of a device. `allocated`: the sum of live bytes after the
+/// call.
 #[inline]
 fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice, stream: u8) {
-    // Events that PyTorch recorded for this tensor, or that others recorded for whatever reason.
+    // Set by an event that PyTorch recorded for this tensor, or that other code recorded for any
+    // reason.
     let has_recorded = thread::with(|thread| thread.has_recorded.replace(false));
     let (device, bytes) = (on.index.into(), size.unsigned_abs());
     let stream = Some(stream).filter(|stream| *stream != UNKNOWN);
@@ -179,7 +184,7 @@ fn see_usage(
     see_usage_on(stream, address, size, allocated, reserved, on);
 }
 
-/// PyTorch up to 1.12: its streams are not asked for.
+/// Handles an announcement of PyTorch up to 1.12, without a stream.
 fn see_usage_signed(
     _caller: *const c_void,
     address: *mut c_void,
@@ -191,7 +196,7 @@ fn see_usage_signed(
     see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
 
-/// `stream` is asked only for a tensor that is new and of interest.
+/// Handles an announcement. `stream` is called only for a new tensor of interest.
 #[inline(always)]
 fn see_usage_on(
     stream: impl FnOnce() -> u8,

@@ -1,8 +1,10 @@
-//! The stream that PyTorch makes a tensor for: the current one of the calling thread, which its allocator passes on.
+//! The stream for which PyTorch makes a tensor: the calling thread's current one, which its
+//! allocator passes on.
 //!
-//! Both functions are exported by libc10_cuda.so. They read what is the thread's own and tables that do not change any
-//! more: PyTorch calls them for each tensor before it takes the lock under which it announces the tensor. A program that
-//! names another stream to the allocator (`raw_alloc_with_stream`) gets its thread's current one in the trace.
+//! Both functions are exported by libc10_cuda.so. They read only data of the thread and tables that
+//! do not change any more. PyTorch calls them for each tensor before it takes the lock under which
+//! it announces the tensor. A program may name another stream to the allocator
+//! (`raw_alloc_with_stream`): the trace then has its thread's current one.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -12,12 +14,13 @@ use crate::base::linker;
 use crate::cuda::captures;
 use crate::record::tensor_streams;
 
-/// `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`.
+/// Name of `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`.
 const CURRENT: &CStr = c"_ZN3c104cuda20getCurrentCUDAStreamEa";
-/// `c10::cuda::CUDAStream::stream() const`.
+/// Name of `c10::cuda::CUDAStream::stream() const`.
 const HANDLE: &CStr = c"_ZNK3c104cuda10CUDAStream6streamEv";
 
-/// `c10::cuda::CUDAStream`: the device, and a number that PyTorch gives; 0 is the default stream.
+/// PyTorch's `c10::cuda::CUDAStream`: the device, and a number from PyTorch; 0 is the default
+/// stream.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct CudaStream {
@@ -31,20 +34,21 @@ type Handle = unsafe extern "C" fn(*const CudaStream) -> u64;
 
 /// The two functions; null until they are found.
 static FOUND: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
-/// How often they were looked for in vain.
+/// Number of searches that did not find them.
 static MISSES: AtomicU32 = AtomicU32::new(0);
-/// After so many they are not looked for any more: a process has few call sites of PyTorch's.
+/// Most such searches: a process has few call sites of PyTorch.
 const MOST_MISSES: u32 = 16;
 
-/// The number of the stream for which a thread makes a tensor on a device, for a call from this address; 0 if PyTorch
-/// does not say.
+/// Returns the number of the stream for which this thread makes a tensor on a device, for a call
+/// from this address; 0 if PyTorch does not say.
 #[inline]
 pub fn of_new_tensor(device: i8, caller: *const c_void) -> u8 {
-    // With a negative device PyTorch would ask the runtime which one is current.
+    // With a negative device, PyTorch would ask the runtime for the current one.
     let (Some((current, handle)), 0..) = (functions(caller), device) else {
         return tensor_streams::UNKNOWN;
     };
-    // SAFETY: the function has this signature since PyTorch 1.13; it throws only for a device that does not exist.
+    // SAFETY: the function has this signature since PyTorch 1.13; it throws only for a device that
+    // does not exist.
     let stream = unsafe { current(device) };
     let handle = match stream.id {
         0 => 0,
@@ -52,7 +56,7 @@ pub fn of_new_tensor(device: i8, caller: *const c_void) -> u8 {
         _ => unsafe { handle(&stream) },
     };
     match handle {
-        // That is another stream in each thread.
+        // This handle means another stream in each thread.
         captures::PER_THREAD => tensor_streams::UNKNOWN,
         handle => tensor_streams::number(handle),
     }
@@ -76,7 +80,7 @@ fn functions(caller: *const c_void) -> Option<(Current, Handle)> {
     find(caller)
 }
 
-/// Looks for them in the library that calls, and in what that depends on.
+/// Looks for them in the calling library and in its dependencies.
 #[cold]
 fn find(caller: *const c_void) -> Option<(Current, Handle)> {
     let of_library = linker::handle_of(caller)

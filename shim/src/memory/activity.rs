@@ -1,13 +1,14 @@
-//! Threads that look for memory or give it back: others that find none meanwhile ask again.
+//! Threads that look for memory or free it. A request that finds no memory meanwhile is tried
+//! again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads at it.
+/// Number of threads that look for memory or free it now.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
-/// Number of times that a thread began.
+/// Number of times that a thread began to.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
-/// A thread looks for memory or gives it back, until dropped.
+/// Mark of a thread that looks for memory or frees it, until dropped.
 #[must_use]
 pub struct Active {
     begun: usize,
@@ -22,12 +23,12 @@ impl Active {
         Active { begun, is_first }
     }
 
-    /// Number of times that a thread began.
+    /// Number of times that a thread began to look for memory or to free it.
     pub fn begun() -> usize {
         BEGUN.load(Ordering::Acquire)
     }
 
-    /// True if no other thread has looked for memory or given it back since.
+    /// True if no other thread has looked for memory or freed it since this value was made.
     pub fn was_alone(&self) -> bool {
         self.is_first && Active::begun() == self.begun
     }

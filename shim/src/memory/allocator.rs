@@ -1,7 +1,8 @@
 //! The memory of `cudaMalloc`: requests and frees, served in pages or in driver allocations.
 //!
-//! Its blocks belong to no stream: a block may be handed out again when all work submitted to the
-//! context of its allocation before the free is complete, which is what the driver's own free waits for.
+//! Its blocks belong to no stream. A freed block may be handed out again once all work is complete
+//! that was submitted to the context of its allocation before the free. The driver's own free waits
+//! for the same work.
 
 use gpushim_alloc::{Context, FreeError, Reuse, Stream};
 
@@ -12,7 +13,7 @@ use crate::memory::registry::{self, Kind, RegisteredPool};
 use crate::memory::{elastic, peer_access, policy, pools, stream_ordered, surplus, whole};
 use crate::record::events;
 
-/// The address of memory in the current context. `None`: the driver must answer.
+/// Allocates in the current context and returns the address. `None`: the driver must answer.
 #[inline]
 pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     match allocate_at_once(bytes) {
@@ -21,7 +22,7 @@ pub fn allocate(bytes: u64) -> Option<Result<u64, CUresult>> {
     }
 }
 
-/// The address of cached memory in the current context.
+/// Allocates cached memory in the current context and returns the address. `None`: none is cached.
 #[inline(always)]
 pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     let context = serving(bytes)?;
@@ -37,7 +38,7 @@ pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     Some(address)
 }
 
-/// The current context, if requests of this many bytes are served in it.
+/// Returns the current context if requests of this many bytes are served in it.
 #[inline]
 fn serving(bytes: u64) -> Option<Context> {
     context::current().filter(|context| bytes != 0 && !green::is(*context))
@@ -63,7 +64,8 @@ fn allocate_slowly(bytes: u64) -> Option<Result<u64, CUresult>> {
     result
 }
 
-/// The program depends on a block that the driver would not have handed out while streams capture.
+/// Keeps a block for the captures in progress: the driver would not have handed it out while
+/// streams capture.
 #[cold]
 fn keep(entry: &RegisteredPool, address: u64) {
     let refusing = captures::refusing();
@@ -72,8 +74,8 @@ fn keep(entry: &RegisteredPool, address: u64) {
     }
 }
 
-/// Frees memory without an order of streams. `None`: the driver must answer.
-/// `at_once`: only what `cudaMalloc` made, for callers that have another way to free the rest.
+/// Frees memory without an order of streams. `None`: the driver must answer. `at_once`: frees only
+/// memory of `cudaMalloc`, for callers that have another way to free the rest.
 #[inline(always)]
 pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     elastic::free(address).or_else(|| free_from(address, at_once))
@@ -85,17 +87,21 @@ fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
     registry::by_address().find_map(|entry| match entry.pool.is_pages() {
         true if !entry.pool.owns(address) => None,
         true => free_in(entry, address, at_once).or((!at_once).then_some(INVALID_VALUE)),
-        // A pool of driver allocations has to look for the block: once is enough, mostly.
+        // A pool of driver allocations has to look for the block: mostly, one search is enough.
         false => free_in(entry, address, at_once)
             .or_else(|| entry.pool.owns(address).then_some(INVALID_VALUE)),
     })
 }
 
-/// Frees a block of a pool. `None`: none begins at the address, or none that is to be freed `at_once`. Work of the current
-/// context may use it, or of the one where `cudaMalloc` made it.
+/// Frees a block of a pool. `None`: no block begins at the address, or none that may be freed
+/// `at_once`.
+///
+/// Work of the current context may use the block, and so may work of the context in which
+/// `cudaMalloc` made it.
 #[inline(always)]
 fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<CUresult> {
-    // The driver frees memory without a current context, too. It must not see an address of ours.
+    // The driver frees memory without a current context, too. It must not get an address of this
+    // library's pools.
     let ask = || context::current().or_else(|| primary::of(entry.device));
     let current = (!at_once).then(|| ask().unwrap_or(Context(0)));
     if captures::any() && !captures::refusing().is_empty() {
@@ -115,7 +121,7 @@ fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<
     Some(SUCCESS)
 }
 
-/// After a free in a context: the host waits, where the user wants it to.
+/// Waits on the host after a free in a context, if the user asked for strict reuse.
 fn wait_if_strict(context: Context) {
     // Nothing can be waited for while a stream captures.
     if settings::config().reuse != Reuse::Strict || captures::any() {
@@ -128,7 +134,8 @@ fn wait_if_strict(context: Context) {
     }
 }
 
-/// Gives back what `cudaMalloc` has cached beyond `most` bytes, as far as its work is known to be complete.
+/// Flushes the cache of `cudaMalloc` beyond `most` bytes, as far as its work is known to be
+/// complete.
 #[cold]
 fn keep_at_most(entry: &RegisteredPool, most: u64) {
     let stats = entry.pool.stats();

@@ -1,9 +1,9 @@
 //! The limit on the memory that the process may hold of each device (`GPUSHIM_LIMIT`).
 //!
-//! The most that the driver can take for a request is claimed before it is asked, so that no number of
-//! threads exceeds the limit. The driver takes whole granules. Small blocks of one context share granules;
-//! the driver's answer, an address, shows whether the granule was counted before. Without a limit nothing
-//! is counted.
+//! The most that the driver can take for a request is claimed before the driver is called. So no
+//! number of threads exceeds the limit. The driver takes whole granules. Small blocks of one
+//! context share granules: the address that the driver returns shows if the granule was counted
+//! before. Without a limit nothing is counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,21 +15,22 @@ use gpushim_alloc::Context;
 
 use crate::base::settings;
 
-/// Bytes that the driver takes multiples of (`alloc.info` of tests/conformance/recorded.txt).
+/// Granule of the driver's memory in bytes (`alloc.info` of tests/conformance/recorded.txt).
 const GRANULE: u64 = 2 << 20;
 /// Bytes of the largest block that shares a granule with others.
 const SMALL: u64 = 1 << 20;
 
-/// Device ordinals, with one place for what is of no known device.
+/// Number of device ordinals, with one place for memory of no known device.
 const DEVICES: usize = 256;
 
 /// Bytes of each device that the process holds or is asking for.
 static HELD: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 
-/// Held while the driver is asked for a block that may need no new memory: one such claim is open at a time.
+/// Lock held while the driver is asked for a block that may need no new memory: only one such claim
+/// is open at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Memory that the driver takes and returns as one, by its address or handle.
+/// Memory that the driver takes and frees as one, by its address or handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     /// A granule of small blocks; ends with a context.
@@ -38,7 +39,7 @@ enum Key {
     Block(Context, u64),
     /// Physical memory, by its handle.
     Physical(u64),
-    /// All memory of a pool of the driver's.
+    /// All memory of a pool of the driver.
     Pool(u64),
 }
 
@@ -48,12 +49,12 @@ impl Key {
     }
 }
 
-/// The place of memory: the first and the last key that it is counted by.
+/// The place of memory: the first and the last key by which it is counted.
 #[derive(Clone, Copy)]
 pub struct Place(Key, Key);
 
 impl Place {
-    /// The place of a block of the driver's, made in a context.
+    /// Returns the place of a block that the driver made in a context.
     pub fn of_block(context: Context, address: u64, bytes: u64) -> Place {
         if bytes > SMALL {
             return Place::of_array(context, address);
@@ -62,22 +63,23 @@ impl Place {
         Place(granule(address), granule(address + bytes.max(1) - 1))
     }
 
-    /// The place of an array, made in a context. Its address is not known, so it has granules of its own.
+    /// Returns the place of an array that was made in a context. Its address is unknown, so it has
+    /// granules of its own.
     pub fn of_array(context: Context, handle: u64) -> Place {
         Place(Key::Block(context, handle), Key::Block(context, handle))
     }
 
-    /// The place of physical memory.
+    /// Returns the place of physical memory.
     pub fn of_physical(handle: u64) -> Place {
         Place(Key::Physical(handle), Key::Physical(handle))
     }
 
-    /// The place of all blocks of a pool of the driver's.
+    /// Returns the place of all blocks of a pool of the driver.
     pub fn of_pool(handle: u64) -> Place {
         Place(Key::Pool(handle), Key::Pool(handle))
     }
 
-    /// The pool of the driver's, by its handle.
+    /// Returns the handle of the driver's pool, if this is the place of one.
     pub fn pool(self) -> Option<u64> {
         match self.0 {
             Key::Pool(handle) => Some(handle),
@@ -90,13 +92,13 @@ impl Place {
     }
 }
 
-/// The bytes that are held by a key.
+/// Bytes that are held by a key.
 struct Holding {
     device: i32,
     bytes: u64,
     /// Blocks, handles, mappings and pools that keep it.
     users: u32,
-    /// Users of earlier memory with this key, whose [`give`] is still to come.
+    /// Users of earlier memory with this key, for which [`give`] has not been called yet.
     late: u32,
 }
 
@@ -106,7 +108,7 @@ fn holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
     HOLDINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes per device, if there is a limit.
+/// Limit in bytes per device, if there is one.
 pub fn limit() -> Option<u64> {
     settings::config().limit
 }
@@ -118,12 +120,13 @@ fn of(device: i32) -> &'static AtomicU64 {
         .unwrap_or(&HELD[DEVICES - 1])
 }
 
-/// Bytes in whole granules.
+/// Rounds bytes up to whole granules.
 fn granules(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes)
 }
 
-/// Bytes taken for a request that the driver has not answered yet. Dropped, they are returned.
+/// Bytes claimed for a request that the driver has not answered yet. They are given back when
+/// dropped.
 #[must_use]
 pub struct Claim {
     device: i32,
@@ -141,12 +144,13 @@ impl Claim {
         }
     }
 
-    /// Lets others claim what they may not need, too: the driver's answer takes longer.
+    /// Lets other threads make claims that they may not need, too: the driver's answer takes
+    /// longer.
     pub fn let_others(&mut self) {
         self.turn = None;
     }
 
-    /// The driver gave this many bytes: what they take is held until [`give`].
+    /// Counts the memory that the driver gave for this many bytes. It is held until [`give`].
     pub fn keep(mut self, place: Place, bytes: u64) {
         if self.bytes > 0 {
             place
@@ -170,7 +174,7 @@ impl Claim {
             return;
         }
         if matches!(key, Key::Block(..) | Key::Physical(_)) {
-            // The driver used the address or handle again, so what was there is gone.
+            // The driver used the address or handle again, so the earlier memory is gone.
             known.late += mem::replace(&mut known.users, 1) - 1;
         }
         let before = mem::replace(&mut known.bytes, bytes);
@@ -187,12 +191,13 @@ impl Drop for Claim {
     }
 }
 
-/// Claims what the driver may take for bytes of a device. `None`: the limit does not allow it.
+/// Claims the most that the driver may take for bytes of a device. `None`: the limit does not allow
+/// it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
     reserve_in_turn(device, bytes, bytes <= SMALL)
 }
 
-/// Claims as [`reserve`] does; `may_share`: the driver may need less, or nothing.
+/// Claims as [`reserve`] does. `may_share`: the driver may need less, or nothing.
 pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim> {
     let Some(limit) = limit() else {
         return Some(Claim::none());
@@ -210,15 +215,15 @@ pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim
         })
 }
 
-/// One more user of memory. False: it is not counted.
+/// Adds a user of memory. False: the memory is not counted.
 pub fn share(place: Place) -> bool {
     let mut holdings = holdings();
     let known = holdings.get_mut(&place.0);
     known.map(|known| known.users += 1).is_some()
 }
 
-/// A user of memory is gone, by an answer of the driver's: with the last one goes the memory. Memory that
-/// is not counted, or that ended with its context, stays uncounted.
+/// Removes a user of memory, after the driver's answer. The memory is freed with its last user.
+/// Memory that is not counted, or that ended with its context, stays uncounted.
 pub fn give(place: Place) {
     if limit().is_none() {
         return;
@@ -240,7 +245,7 @@ pub fn give(place: Place) {
     }
 }
 
-/// A context ended, and with it the memory that was in it.
+/// Removes the memory of a context that has ended.
 pub fn context_gone(context: Context) {
     holdings().retain(|key, held| {
         let stays = !key.ends_with(context);
@@ -251,12 +256,12 @@ pub fn context_gone(context: Context) {
     });
 }
 
-/// Memory that is counted is this many bytes now.
+/// Sets the size of counted memory to this many bytes.
 pub fn recount(place: Place, bytes: u64) {
     change(place, |_| bytes);
 }
 
-/// Memory that is counted is at most this many bytes now.
+/// Limits the size of counted memory to this many bytes.
 pub fn shrink(place: Place, most: u64) {
     change(place, |bytes| bytes.min(most));
 }
@@ -269,13 +274,13 @@ fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
     }
 }
 
-/// Whether this number of further bytes of a device may be held. By the time they are asked for, others may have
-/// them: [`reserve`] decides.
+/// True if this number of further bytes of a device may be held. Other threads may take them before
+/// they are asked for: [`reserve`] decides.
 pub fn fits(device: i32, bytes: u64) -> bool {
     limit().is_none_or(|limit| held(device).saturating_add(granules(bytes)) <= limit)
 }
 
-/// Bytes of a device that the process holds or is asking for; 0 without a limit.
+/// Number of bytes of a device that the process holds or is asking for; 0 without a limit.
 pub fn held(device: i32) -> u64 {
     of(device).load(Ordering::Acquire)
 }

@@ -1,4 +1,4 @@
-//! The caches of this process: news, questions and searches for memory that concern each of them.
+//! The caches of this process: news, questions and searches for memory that go to each of them.
 //!
 //! A cache is added when it is first used. None is ever removed.
 
@@ -9,73 +9,77 @@ use gpushim_alloc::PoolId;
 
 use crate::record::events::Held;
 
-/// A search for memory that caches could give back.
+/// A search for memory that caches could free.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
-    /// The device that is short of it; `None` for all.
+    /// The device that is short of memory; `None` for all.
     pub device: Option<i32>,
-    /// The pool or the segments that ask, which give none themselves.
+    /// The pool or the segments that ask. They free no memory themselves.
     pub asking: Option<PoolId>,
-    /// Also waits for work that uses what is free.
+    /// True to wait also for work that uses freed memory.
     pub waits: bool,
-    /// The time to wait for a thread that looks for memory in the same pool.
+    /// Time to wait for a thread that looks for memory in the same pool.
     pub patience: Duration,
 }
 
-/// Bytes that a cache holds of a device and has not handed out.
+/// Bytes of a device that a cache holds and has not handed out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unused {
-    /// Every byte that the cache has and no block holds.
+    /// Bytes of the cache that no block holds.
     pub all: u64,
-    /// Bytes for a `cudaMalloc` without the driver, and bytes that go back once captures and graphs end.
+    /// Bytes that serve a `cudaMalloc` without the driver, and bytes that are freed once captures
+    /// and graphs end.
     pub cached: u64,
 }
 
-/// News that every cache must have.
+/// News that goes to every cache.
 #[derive(Clone, Copy, Debug)]
 pub enum News {
-    /// A capture began, of this number.
+    /// The capture of this number began.
     CaptureBegan(u64),
-    /// A capture ended, and made this graph.
+    /// The capture of this number ended, and made this graph.
     CaptureEnded(u64, Option<u64>),
-    /// A capture was invalidated, or nothing can end it.
+    /// The capture of this number was invalidated, or nothing can end it.
     CaptureBroken(u64),
-    /// The second graph can touch whatever the first one can.
+    /// The second graph can now touch all memory that the first one can.
     GraphDerived(u64, u64),
     /// A graph was destroyed: no launch touches its memory any more.
     GraphDestroyed(u64),
-    /// Others reach the memory at this address from now on.
+    /// Other processes or APIs can reach the memory at this address from now on.
     Exported(u64),
 }
 
-/// A cache of device memory. Bytes are returned where memory goes back to the driver.
+/// A cache of device memory. Functions that free memory return the number of bytes that the driver
+/// got.
 pub trait Cache: Sync {
-    /// Gives back what is free.
+    /// Gives unused memory back to the driver.
     fn make_room(&self, search: &Search) -> u64;
 
-    /// Gives back some `bytes` of a device, or a little more, without a wait for work.
+    /// Gives about `bytes` of a device back, or a little more, without a wait for work.
     fn give_complete(&self, device: i32, bytes: u64, patience: Duration) -> u64;
 
-    /// Gives back what has been free for some time: a tick of the background thread.
+    /// Gives back memory that has been free for some time: a tick of the background thread.
     fn decay(&self) -> u64;
 
-    /// Number of times at which memory of a device went back; `None` while some is on its way.
+    /// Number of times that memory of a device was given back; `None` while some is being given
+    /// back.
     fn returns(&self, device: i32) -> Option<u64>;
 
-    /// Bytes that are not handed out.
+    /// Bytes of a device that are not handed out.
     fn unused(&self, device: i32) -> Unused;
 
-    /// Bytes that are held. Walks all blocks, under each pool's lock.
+    /// Bytes of a device that are held. Walks all blocks, under each pool's lock.
     fn held(&self, device: i32) -> Held;
 
-    /// Bytes that are held from the driver; `None` while a pool is at work. Waits for no lock.
+    /// Bytes of a device that are held from the driver; `None` while a pool is at work. Waits for
+    /// no lock.
     fn held_now(&self, device: i32) -> Option<u64>;
 
     /// Acts on news of captures, graphs and exports.
     fn note(&self, news: News);
 }
 
-/// The place of a cache among [`all`].
+/// Position of a cache in [`all`].
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// Pools of streams and of `cudaMalloc`.
@@ -94,7 +98,7 @@ pub fn add(place: Place, cache: &'static dyn Cache) {
     }
 }
 
-/// All caches that were ever used, in the order of their places.
+/// All caches that were ever used, in the order of their positions.
 pub fn all() -> impl Iterator<Item = &'static dyn Cache> {
     CACHES.iter().filter_map(|slot| slot.get().copied())
 }

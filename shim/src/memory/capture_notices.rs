@@ -1,4 +1,4 @@
-//! Captures that begin and end: how pools and the trace are informed.
+//! Captures that begin and end: informs pools and the trace.
 
 use gpushim_alloc::Context;
 
@@ -8,7 +8,7 @@ use crate::memory::caches::{self, News};
 use crate::memory::{drain, elastic, peer_access, policy, registry, surplus};
 use crate::record::events;
 
-/// A capture is about to begin, in a mode of the driver's. Returns its number.
+/// Announces a capture that is about to begin, in a mode of the driver. Returns its number.
 pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     let began = Open::new(stream, per_thread, mode);
     let number = began.number;
@@ -16,21 +16,22 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
         began.context.into_iter().for_each(drain::prepare);
     }
     captures::enters(began);
-    // Without the lock: the pools wait for calls of theirs in flight, which may ask what captures.
+    // Without the lock: the pools wait for their calls in flight, which may ask for the captures in
+    // progress.
     caches::tell(News::CaptureBegan(number));
-    // After the pools: none of them begins a call from here on that would be refused.
+    // After the pools: from now on none of them begins a call that would be refused.
     captures::counts(number);
     events::capture(true, stream as u64, 0);
     number
 }
 
-/// The capture of this number did not begin.
+/// Removes the capture of this number, which did not begin.
 pub fn abandon(number: u64, stream: Handle) {
     close(Which::Number(number), stream as u64, None);
     surplus::release_owed();
 }
 
-/// A stream is gone, and the capture that it was in. Nothing happens if there is none.
+/// Removes the capture of a stream that is gone, if it was in one.
 pub fn stream_gone(stream: Handle) {
     if captures::any() {
         close_of(Stream::of(stream, false), stream as u64, None);
@@ -38,7 +39,7 @@ pub fn stream_gone(stream: Handle) {
     }
 }
 
-/// The driver was asked to end a capture, and made `graph` of it or nothing.
+/// Ends a capture after the driver's answer. `graph`: the graph that the driver made, if any.
 pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     if graph.is_none() && captures::still_capturing(stream, per_thread) {
         return;
@@ -47,12 +48,12 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
     surplus::release_owed();
 }
 
-/// A context ended with the captures of its streams.
+/// Removes the captures of a context that has ended.
 pub fn context_gone(gone: Context) {
     while captures::any() && close(Which::In(gone), 0, None) {}
 }
 
-/// Closes the capture of a stream, or the only one that may be of it.
+/// Closes the capture of a stream, or else the only capture that can be this stream's.
 fn close_of(stream: Stream, name: u64, graph: Option<u64>) {
     if close(Which::Of(stream), name, graph) {
         return;

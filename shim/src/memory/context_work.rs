@@ -9,12 +9,12 @@ use crate::cuda::device::{Cuda, Event, enter, unless_ended};
 use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{CONTEXT_IS_DESTROYED, CUresult, SUCCESS, check};
 
-/// `CUDA_ERROR_NOT_READY`.
+/// The driver's `CUDA_ERROR_NOT_READY`.
 const NOT_READY: CUresult = 600;
 
 impl Cuda {
-    /// An event that completes when all work submitted to the context before this call has. `None`: the driver has no
-    /// such event.
+    /// Records an event that completes with all work submitted to the context before this call.
+    /// `None`: the driver has no such event.
     ///
     /// # Errors
     /// The driver's.
@@ -53,13 +53,13 @@ impl Cuda {
         }))
     }
 
-    /// Tells whether one event has completed. Never waits.
+    /// True if one event has completed. Never waits.
     ///
     /// # Errors
     /// The driver's.
     pub(super) fn has_completed(&self, event: Event) -> Result<bool, CUresult> {
-        // The driver refuses the question while a stream captures that the mode doesn't allow it for. In the relaxed
-        // mode it keeps no capture waiting that begins.
+        // While a stream captures, the driver refuses the query unless the thread's mode allows it.
+        // A query in the relaxed mode delays no capture that begins.
         let (context, born) = (event.context(), event.born());
         let pass = match captures::any() {
             true => gate::enter_since(context, born),
@@ -112,7 +112,7 @@ impl Cuda {
         })?)
     }
 
-    /// Free and total bytes of the context's device, as the driver sees them.
+    /// Returns free and total bytes of the context's device, by the driver's count.
     ///
     /// # Errors
     /// The driver's.

@@ -1,5 +1,5 @@
-//! The driver's figures of each device's memory, sampled by the background thread: the part that we do not count
-//! belongs to other processes, contexts and code.
+//! The driver's figures of each device's memory, sampled by the background thread. The part that
+//! this library does not count belongs to other processes, contexts and code.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,16 +19,17 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 struct Watched {
     device: i32,
     context: Context,
-    /// Free and total bytes when it had been made, until that is in the trace.
+    /// Free and total bytes when the context had been made; `None` once they are in the trace.
     made: Option<(u64, u64)>,
-    /// Free and total bytes when last asked.
+    /// Free and total bytes at the last sample.
     last: (u64, u64),
 }
 
-/// The contexts that can be asked in. Held while one is: it does not end meanwhile.
+/// Contexts in which the driver can be asked. The lock is held during a question: the context does
+/// not end meanwhile.
 static WATCHED: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
-/// A device can be asked about in this context, which was just made.
+/// Adds a context that was just made, and records the device's memory. Later samples may use it.
 pub fn made(device: i32, context: Context) {
     let is_known = |known: &Watched| known.context == context;
     if WATCHED
@@ -48,7 +49,7 @@ pub fn made(device: i32, context: Context) {
     }
 }
 
-/// A device can be asked about in this context.
+/// Adds a context in which the driver can be asked about a device.
 pub fn watch(device: i32, context: Context) {
     if let Ok(mut watched) = WATCHED.lock()
         && watched.iter().all(|known| known.context != context)
@@ -63,7 +64,7 @@ pub fn watch(device: i32, context: Context) {
 }
 
 impl Watched {
-    /// Records what was in use when it had been made, if there is a trace.
+    /// Records the device's memory when the context had been made, if there is a trace.
     fn tell_made(&mut self) {
         if let Some((free, total)) = self.made
             && outside::context_made(self.context, self.device, free, total)
@@ -73,7 +74,7 @@ impl Watched {
     }
 }
 
-/// Free and total bytes of the device of the current context, as the driver counts them.
+/// Returns free and total bytes of the device of the current context, by the driver's count.
 fn figures() -> Option<(u64, u64)> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: both are ours to write.
@@ -81,23 +82,25 @@ fn figures() -> Option<(u64, u64)> {
     (asked == SUCCESS).then_some((free as u64, total as u64))
 }
 
-/// Free bytes of the current device by the driver's count. `None` without a context or a trace.
+/// Returns free bytes of the current device by the driver's count. `None` without a context or a
+/// trace.
 pub fn free_bytes() -> Option<u64> {
     context::current().filter(|_| !trace::is_off())?;
     thread::call(figures).map(|(free, _)| free)
 }
 
-/// A context is about to end. Returns its device if it was known, to watch it again if it does not.
+/// Removes a context that is about to end. Returns its device if it was known, so that a refused
+/// end can be undone.
 pub fn unwatch(context: Context) -> Option<i32> {
     let mut watched = WATCHED.lock().ok()?;
     let at = watched.iter().position(|known| known.context == context)?;
     Some(watched.swap_remove(at).device)
 }
 
-/// Time between two questions about how much of a device this process has: they take milliseconds.
+/// Time between two questions for this process's part of a device: each takes milliseconds.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// When the background thread asked.
+/// Times at which the background thread asked.
 #[derive(Default)]
 pub struct Asked {
     /// The last time about all devices.
@@ -106,7 +109,7 @@ pub struct Asked {
     process: Vec<(i32, Instant)>,
 }
 
-/// Asks about every device if it is time to, and records what has changed.
+/// Asks about every device once per [`PERIOD`], and records changes.
 pub fn sample(asked: &mut Asked) {
     if asked.last.is_some_and(|last| last.elapsed() < PERIOD) {
         return;
@@ -118,7 +121,7 @@ pub fn sample(asked: &mut Asked) {
     }
 }
 
-/// Devices of which more or less is free than before, with their free and total bytes.
+/// Returns the devices whose free bytes have changed, with their free and total bytes.
 fn changed() -> Vec<(i32, u64, u64)> {
     let (mut asked, mut changed) = (Vec::new(), Vec::new());
     let Ok(mut watched) = WATCHED.lock() else {
@@ -142,8 +145,8 @@ fn changed() -> Vec<(i32, u64, u64)> {
 }
 
 impl Asked {
-    /// Asks how much of a device this process has, if that was not asked lately. If memory was taken or
-    /// returned meanwhile, nothing is recorded, and it is asked again soon.
+    /// Asks for this process's part of a device, if that was not asked lately. If memory was taken
+    /// or freed meanwhile, nothing is recorded, and the next sample asks again.
     fn about_process(&mut self, device: i32, free: u64, total: u64) {
         let known = self.process.iter().position(|(of, _)| *of == device);
         let is_due = |(_, last): &(i32, Instant)| last.elapsed() >= SELDOM;
@@ -165,7 +168,7 @@ impl Asked {
     }
 }
 
-/// Free and total bytes of a device now.
+/// Returns free and total bytes of a device now.
 fn now(device: i32) -> Option<(u64, u64)> {
     let watched = WATCHED.lock().ok()?;
     let known = watched.iter().find(|known| known.device == device)?;

@@ -1,8 +1,9 @@
-//! Waiting for a context's work while streams capture.
+//! Waits for a context's work while streams capture.
 //!
-//! Nothing that waits for a context, and no event of one, is allowed then. But the driver's free is, in the relaxed
-//! mode, and it waits for all work of the context first. So a small allocation is kept ready for such a free, because
-//! when memory is short none can be made. It is freed when no stream has captured for a while.
+//! The driver then refuses each wait for a context, and each event of one. In the relaxed mode it
+//! allows its free, which first waits for all work of the context. So a small allocation is kept
+//! ready for such a free: when memory is short, none can be made. It is freed when no stream has
+//! captured for a while.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,13 +25,14 @@ use crate::memory::room;
 #[derive(Clone, Copy)]
 struct Kept {
     of: Context,
-    /// Ends of contexts before it was made: with the context's handle this identifies whether the context still lives.
+    /// Number of contexts that had ended before it was made. With the context's handle it shows if
+    /// that context still lives.
     born: u64,
     address: u64,
 }
 
-/// All that are kept, how many the driver is being asked for, and the addresses of those that it is being told to
-/// take back.
+/// State of the allocations: the kept ones, the number of pending requests to the driver, and the
+/// addresses of pending frees.
 struct All {
     coming: usize,
     kept: Vec<Kept>,
@@ -42,13 +44,14 @@ static ALL: Mutex<All> = Mutex::new(All {
     kept: Vec::new(),
     leaving: Vec::new(),
 });
-/// How long a free of an address that may be one of these waits for the driver, and how often it looks.
+/// Longest time that a free of an address waits while the address may be one of these, and the time
+/// between two looks.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_micros(50);
-/// Whether a capture began since the last tick of [`decay`].
+/// True if a capture began since the last tick of [`decay`].
 static IS_RECENT: AtomicBool = AtomicBool::new(false);
 
-/// Allocates one from the driver, and enters it.
+/// Allocates one from the driver, and adds it by `enter`.
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
     let claim = match budget::limit() {
@@ -83,7 +86,7 @@ fn leaves(all: &mut All, kept: Kept) {
     all.leaving.push(kept.address);
 }
 
-/// Takes the allocation of a context; it counts as leaving until [`left`].
+/// Takes the allocation of a context. It counts as leaving until [`left`].
 fn take(of: Context) -> Option<Kept> {
     let mut all = ALL.lock().ok()?;
     let at = all.kept.iter().position(|kept| kept.of == of)?;
@@ -92,7 +95,7 @@ fn take(of: Context) -> Option<Kept> {
     Some(kept)
 }
 
-/// The driver has answered: the allocation no longer counts as leaving.
+/// Removes an allocation from the leaving ones: the driver has answered.
 fn left(address: u64) {
     if let Ok(mut all) = ALL.lock()
         && let Some(at) = all.leaving.iter().position(|other| *other == address)
@@ -101,7 +104,7 @@ fn left(address: u64) {
     }
 }
 
-/// Frees one that is leaving: the driver waits for the work of its context first.
+/// Frees an allocation that is leaving. The driver first waits for the work of its context.
 fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { real::cuMemFree_v2(kept.address) });
@@ -110,9 +113,10 @@ fn free(kept: &Kept) -> Result<(), CUresult> {
     Ok(())
 }
 
-/// A stream of a context is about to capture.
+/// Keeps an allocation for a context in which a stream is about to capture.
 pub fn prepare(of: Context) {
-    // Memory made in a green context belongs to the primary context: to free it would wait for that context's work.
+    // Memory made in a green context belongs to the primary context: its free would wait for the
+    // primary context's work.
     if green::is(of) {
         return;
     }
@@ -125,8 +129,8 @@ pub fn prepare(of: Context) {
     }
 }
 
-/// Tries again after `error`: if memory is short because pools keep it, they give some of it back first. While a
-/// stream captures they could not, for want of what is allocated here.
+/// Tries again after `error`. If memory is short because pools keep it, they first give some of it
+/// back. They can do so now, but not while a stream captures without the allocation made here.
 fn allocate_from_cache(of: Context, error: CUresult) {
     if error != OUT_OF_MEMORY {
         return;
@@ -138,12 +142,13 @@ fn allocate_from_cache(of: Context, error: CUresult) {
         return;
     }
     room::make_room(None);
-    // Without it a wait asks the driver for one when it is needed.
+    // Without the allocation, a wait asks the driver for one when it needs it.
     let _ = allocate(of, stays);
 }
 
-/// Whether memory at an address is such an allocation of ours, which the program must not free (a program may free an
-/// earlier block at this address twice). If one is just being allocated or freed, waits for the driver's answer first.
+/// True if memory at an address is a kept allocation. The program must not free it, as it could
+/// when it frees an earlier block at this address twice. If such an allocation is just being made
+/// or freed, waits for the driver's answer first.
 pub fn owns(address: u64) -> bool {
     let since = Instant::now();
     loop {
@@ -160,7 +165,7 @@ pub fn owns(address: u64) -> bool {
     }
 }
 
-/// Waits for all work that was submitted to a context so far.
+/// Waits for all work that was submitted to a context before this call.
 ///
 /// # Errors
 /// The driver's; [`CAPTURE_UNSUPPORTED`] of a green context in which a stream captures.
@@ -177,7 +182,8 @@ pub fn context(of: Context) -> Result<(), CUresult> {
         return Ok(());
     };
     let mut first = take(of);
-    // An allocation of an earlier context with this handle ended with it, and its address may belong to another one.
+    // An allocation of an ended context with this handle is gone, and its address may now belong to
+    // other memory.
     while let Some(old) = first.take_if(|kept| !gate::lives(of, kept.born)) {
         left(old.address);
         first = take(of);
@@ -188,7 +194,7 @@ pub fn context(of: Context) -> Result<(), CUresult> {
     };
     let (address, result) = (first.address, free(&first));
     match result {
-        // Before the old one has left: the new one has the same address, mostly.
+        // Made before the old one counts as freed: mostly, the new one has the same address.
         Ok(()) => drop(allocate(of, stays)),
         Err(_) => {
             if let Ok(mut all) = ALL.lock() {
@@ -200,15 +206,16 @@ pub fn context(of: Context) -> Result<(), CUresult> {
     result
 }
 
-/// A context has ended, with what was kept there.
+/// Removes the kept allocations of a context that has ended.
 pub fn context_gone(gone: Context) {
-    // Two threads that begin captures may each have made one.
+    // Two threads that began captures may each have made one.
     while let Some(kept) = take(gone) {
         left(kept.address);
     }
 }
 
-/// The background thread's tick: what is kept goes back if no stream has captured since the tick before.
+/// Frees the kept allocations if no stream has captured since the last tick: a tick of the
+/// background thread.
 pub fn decay() {
     if IS_RECENT.swap(false, Ordering::Relaxed) || captures::any() {
         return;
@@ -216,9 +223,10 @@ pub fn decay() {
     let of = |all: &All| all.kept.iter().map(|kept| kept.of).collect::<Vec<_>>();
     let idle = ALL.lock().map_or_else(|_| Vec::new(), |all| of(&all));
     for kept in idle.into_iter().filter_map(take) {
-        // The allocation of a context that ended meanwhile is gone, and its address may belong to another one.
+        // The allocation of a context that ended meanwhile is gone, and its address may now belong
+        // to other memory.
         if let Some(_pass) = gate::enter_since(kept.of, kept.born) {
-            // A refusal means that the context ended with what was in it.
+            // A refusal means that the context ended, and the allocation with it.
             let _ = free(&kept);
         }
         left(kept.address);

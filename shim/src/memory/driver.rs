@@ -1,4 +1,5 @@
-//! The real driver, as pools call it: memory in pieces and in whole allocations, and events of streams.
+//! The real driver, as pools call it: memory in pieces and in whole allocations, and events of
+//! streams.
 
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
@@ -24,30 +25,31 @@ use crate::record::events;
 const NONE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE as u32;
 const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
 
-/// Requests of new memory from this many bytes on are asked for only if there is as much: the driver gives them in many
-/// pieces, and a failure in the middle would leave the pool with the pieces before it.
+/// Size in bytes from which new memory is requested only if the device has as much free. The driver
+/// gives it in many pieces: a failure in the middle would leave the pool with the earlier pieces.
 const LARGE: u64 = 64 << 20;
 
-/// The driver needs memory of its own. If a refused request, a sixteenth of it and this many bytes are free together,
-/// the refusal has another cause than a lack of memory.
+/// Bytes that the driver needs itself. A refusal is no lack of memory if the request, a sixteenth
+/// of it and this many bytes are free together.
 const PLENTY: u64 = 16 << 20;
 
-/// `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`.
+/// The driver's `CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID`.
 const HOST_NODE: i32 = 134;
 
-/// Free memory of a device that is not promised to elastic segments: the driver needs some of its own.
+/// Free bytes of a device that are not promised to elastic segments: the driver needs some itself.
 const MARGIN: u64 = 16 << 20;
 
-/// The longest brief wait for work of the device, which may wait for the thread.
+/// Longest brief wait for work of the device. The work may itself wait for the calling thread.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time between two looks after the first ones, and the time in which those follow each other without a pause.
+/// Pause between two checks, and the time after the start of a wait in which checks follow each
+/// other without a pause.
 const PAUSE: Duration = Duration::from_micros(20);
 const EAGER: Duration = Duration::from_micros(200);
 
-/// `CUmemAccessDesc`, with its enums as the integers that C has there.
+/// The driver's `CUmemAccessDesc`, with its enums as C integers.
 #[repr(C)]
 struct Access {
-    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    /// Always `CU_MEM_LOCATION_TYPE_DEVICE`.
     kind: u32,
     device: i32,
     flags: u32,
@@ -76,14 +78,15 @@ fn access(address: u64, bytes: u64, devices: &[i32], flags: u32) -> Result<(), C
     }))
 }
 
-/// Whether an error means that a context or the driver is gone, or that earlier work failed, and so says nothing about
-/// the call that returned it.
+/// True for an error that says nothing about the call that returned it: a context or the driver is
+/// gone, or earlier work failed.
 fn is_of_context(error: CUresult) -> bool {
-    // Not initialised, deinitialised; no context; graphics, hardware; launches that failed; captures.
+    // Not initialised, deinitialised; no context; graphics, hardware; launches that failed;
+    // captures.
     matches!(error, 3 | 4 | 46 | 201 | 214 | 226 | 700..=799 | 900..=999)
 }
 
-/// The node of the host that is nearest to a device.
+/// Returns the NUMA node of the host that is nearest to a device; 0 if the driver does not say.
 fn host_node(device: i32) -> i32 {
     let mut node = 0;
     // SAFETY: `node` is ours to write.
@@ -94,7 +97,7 @@ fn host_node(device: i32) -> i32 {
     }
 }
 
-/// Records a segment that came from the driver or goes back to it.
+/// Records a segment that the driver gave or gets back.
 fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
     let ordinal = u8::try_from(device).ok();
     events::segment(kind, Class::PoolAsync, Context(0), ordinal, address, bytes);
@@ -121,7 +124,7 @@ impl Driver for Cuda {
 
     fn unreserve(&self, address: u64, bytes: u64) {
         reservations::remove(address);
-        // What is refused here ends with the process.
+        // Addresses whose free is refused stay reserved until the process ends.
         // SAFETY: the pool has nothing mapped there, and gives the addresses back once.
         let _ = thread::timed(|| unsafe { real::cuMemAddressFree(address, bytes as usize) });
     }
@@ -221,7 +224,8 @@ impl Driver for Cuda {
     fn release(&self, home: Home, address: u64, bytes: u64) -> Result<(), CUresult> {
         let context = home.context;
         let _pass = gate::enter_since(context, home.born).ok_or(CONTEXT_IS_DESTROYED)?;
-        // Logged first: once the driver has it, another thread's allocation may get the same address.
+        // Recorded first: once the driver has the memory, another thread's allocation may get the
+        // same address.
         self.whole_segment(Kind::Release, context, address, bytes);
         let result = check(thread::timed(|| {
             context::with(context, || {
@@ -264,12 +268,12 @@ impl Driver for Cuda {
     }
 
     fn record_beside(&self, stream: Stream) -> Result<Event, CUresult> {
-        // The default streams take part in what others capture.
+        // The default streams take part in captures of other streams.
         if stream.handle <= Stream::PER_THREAD || stream.handle == Stream::ALL {
             return Err(NOT_FOUND);
         }
-        // A capture that began between the question and the record would contain the event. The next
-        // question about the event would invalidate it.
+        // A capture that began between the query and the record would contain the event. The next
+        // query of the event would invalidate that capture.
         let _pass = captures::enter_stream(stream.context, stream.handle)?;
         let mut status = 0;
         // SAFETY: `status` is ours to write, and the stream is live.
@@ -317,7 +321,7 @@ impl Driver for Cuda {
 
     fn wait_briefly(&self, event: Event) -> Result<(), CUresult> {
         let begun = Instant::now();
-        // The driver's own wait has no end.
+        // The driver's own wait has no time limit.
         while !self.is_complete(event)? {
             match begun.elapsed() {
                 long if long > PATIENCE => return Err(OUT_OF_MEMORY),
@@ -348,7 +352,8 @@ impl Driver for Cuda {
     }
 }
 
-/// A call on a stream begins. Work on a default stream invalidates the captures of its context's others.
+/// Begins a call on a stream. Work on a default stream invalidates the captures of its context's
+/// other streams.
 fn enter(stream: Stream) -> Result<Pass, CUresult> {
     if stream.handle > Stream::PER_THREAD {
         gate::enter(stream.context).ok_or(CONTEXT_IS_DESTROYED)
@@ -357,7 +362,7 @@ fn enter(stream: Stream) -> Result<Pass, CUresult> {
     }
 }
 
-/// Runs a call on a stream whose handle means something else in another context.
+/// Runs a call on a stream. A default stream's handle has its meaning only in the stream's context.
 fn on_stream<R>(stream: Stream, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     if stream.handle > Stream::PER_THREAD {
         return Ok(f());
@@ -365,7 +370,7 @@ fn on_stream<R>(stream: Stream, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     context::with(stream.context, f)
 }
 
-/// The events in other contexts that belong to one.
+/// Returns the events in other contexts that belong to one event.
 fn companions(event: Event) -> Vec<Event> {
     if peer_access::any() {
         peer_access::companions(event)
@@ -375,7 +380,7 @@ fn companions(event: Event) -> Vec<Event> {
 }
 
 impl Cuda {
-    /// Free bytes of a device by the driver's count. `None`: the driver's call failed.
+    /// Returns free bytes of a device by the driver's count. `None`: the driver's call failed.
     pub(super) fn free_bytes(&self, device: i32) -> Option<u64> {
         self.memory_info(device).map(|(free, _)| free)
     }
@@ -407,10 +412,11 @@ impl Cuda {
         check(on_stream(stream, || thread::call(wait))?)
     }
 
-    /// An event for everything that was submitted to a device.
+    /// Records an event for all work that was submitted to a device.
     ///
     /// # Errors
-    /// The driver's; [`CONTEXT_IS_DESTROYED`] if the device has no context, so that its work is complete.
+    /// The driver's; [`CONTEXT_IS_DESTROYED`] if the device has no context, so that its work is
+    /// complete.
     fn record_device(&self, device: i32) -> Result<Event, CUresult> {
         let mut contexts = peer_access::on(device);
         while let Some(context) = contexts.pop() {
@@ -422,7 +428,7 @@ impl Cuda {
         Err(CONTEXT_IS_DESTROYED)
     }
 
-    /// An event for everything that may use the memory of a context.
+    /// Records an event for all work that may use the memory of a context.
     fn record_all(&self, context: Context) -> Result<Event, CUresult> {
         let event = self.record_context(context)?;
         match peer_access::any() {
@@ -431,14 +437,15 @@ impl Cuda {
         }
     }
 
-    /// Adds events of other contexts to one.
+    /// Adds events of other contexts to an event.
     fn accompany(&self, event: Event, contexts: Vec<Context>) -> Result<Event, CUresult> {
         let mut others = Vec::new();
         for other in contexts {
             match self.record_context(other) {
                 Ok(event) => others.push(event),
                 Err(CONTEXT_IS_DESTROYED) => {}
-                // A capture whose thread has ended makes the driver refuse a context's events for ever.
+                // After a capture whose thread has ended, the driver refuses a context's events for
+                // ever.
                 Err(CAPTURE_UNSUPPORTED)
                     if !captures::is_in(other) && drain::context(other).is_ok() => {}
                 Err(error) => {
@@ -452,14 +459,14 @@ impl Cuda {
         Ok(event)
     }
 
-    /// An event for everything that was submitted to a context.
+    /// Records an event for all work that was submitted to a context.
     fn record_context(&self, context: Context) -> Result<Event, CUresult> {
         if functions::address(&slots::cuCtxRecordEvent).is_some()
             && let Some(event) = self.record_in(context)?
         {
             return Ok(event);
         }
-        // Before CUDA 12.5 there is no such event: after a wait, any event will do.
+        // Drivers before CUDA 12.5 have no such event: after a wait, any event will do.
         self.synchronize(context)?;
         let legacy = Stream {
             context,

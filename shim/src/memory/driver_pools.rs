@@ -1,7 +1,8 @@
-//! The driver's own pools, where they serve the program under a limit.
+//! The driver's own pools, if they serve the program under a limit.
 //!
-//! They grow by whole chunks, and shrink when the driver waits for work; the driver reports the sum only.
-//! So a request claims the chunks that it may need, and the sum afterwards is counted in place of the claim.
+//! They grow by whole chunks, and shrink when the driver waits for work. The driver reports only
+//! the sum of a pool. So a request claims the chunks that it may need, and then the new sum is
+//! counted in place of the claim.
 
 use std::ffi::c_uint;
 use std::ptr;
@@ -16,24 +17,25 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::memory::budget::{self, Claim, Place};
 use crate::memory::{drain, physical};
 
-/// Bytes that a pool grows by multiples of (`pool.accounting` of tests/conformance/recorded.txt).
+/// Bytes by whose multiples a pool grows (`pool.accounting` of tests/conformance/recorded.txt).
 const CHUNK: u64 = 32 << 20;
-/// The attribute that says what a pool holds.
+/// The attribute for the bytes that a pool holds.
 const RESERVED: c_uint = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT as c_uint;
 
 struct Pool {
     handle: u64,
-    /// The device whose memory it hands out; `None`: it is no device's.
+    /// The device whose memory it hands out; `None` for memory of the host.
     device: Option<i32>,
-    /// Bytes that its live blocks keep at most.
+    /// Most bytes that its live blocks keep.
     most: u64,
-    /// Set when the program destroyed the pool while it held memory. It cannot be asked any more.
+    /// True once the program destroyed the pool while it held memory. The driver cannot be asked
+    /// about it any more.
     is_destroyed: bool,
-    /// Set when a block of a destroyed pool was freed since its memory was counted.
+    /// True if a block of a destroyed pool was freed since the pool's memory was counted.
     has_freed: bool,
 }
 
-/// Bytes that a block keeps of its pool at most.
+/// Most bytes that a block keeps of its pool.
 fn chunks(bytes: u64) -> u64 {
     bytes.next_multiple_of(CHUNK).saturating_add(CHUNK)
 }
@@ -49,16 +51,18 @@ impl Pool {
         }
     }
 
-    /// Bytes that the pool holds.
+    /// Bytes that the pool holds; `None` if it was destroyed or the driver's call failed.
     fn held(&self) -> Option<u64> {
         let (handle, mut bytes) = (self.handle as Handle, 0u64);
-        // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not destroyed.
+        // SAFETY: `bytes` is ours to write, and of this attribute's size; the pool is not
+        // destroyed.
         let ask =
             || unsafe { real::cuMemPoolGetAttribute(handle, RESERVED, (&raw mut bytes).cast()) };
         (!self.is_destroyed && thread::call(|| relaxed(ask)) == SUCCESS).then_some(bytes)
     }
 
-    /// Counts the bytes that it holds, and returns them. `trims`: after the driver took unused ones back.
+    /// Counts the bytes that it holds, and returns them. `trims`: first asks the driver to free
+    /// unused bytes.
     fn count(&self, trims: bool) -> u64 {
         if trims && !self.is_destroyed {
             // SAFETY: the pool is not destroyed.
@@ -78,20 +82,20 @@ fn pools() -> MutexGuard<'static, Vec<Pool>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The program made a pool whose memory is no device's.
+/// Adds a pool of host memory that the program made.
 pub fn made_of_host(handle: u64) {
     if budget::limit().is_some() {
         pools().push(Pool::new(handle, None));
     }
 }
 
-/// Tells whether a pool's memory is no device's.
+/// True if a pool's memory is the host's.
 pub fn is_of_host(handle: u64) -> bool {
     let is_it = |pool: &Pool| pool.handle == handle && pool.device.is_none();
     pools().iter().any(is_it)
 }
 
-/// The pool of the driver's that serves requests which name none; 0 if the driver has none.
+/// Returns the driver's pool that serves requests which name none; 0 if the driver has none.
 pub fn current(device: i32) -> u64 {
     let mut pool = ptr::null_mut();
     // SAFETY: `pool` is ours to write.
@@ -99,13 +103,14 @@ pub fn current(device: i32) -> u64 {
     pool as u64
 }
 
-/// Claims what a pool of a device may grow by for a request. `None`: the limit does not allow it.
+/// Claims the bytes by which a pool of a device may grow for a request. `None`: the limit does not
+/// allow it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
     let growth = bytes.checked_next_multiple_of(CHUNK).unwrap_or(bytes);
     budget::reserve_in_turn(device, growth, true)
 }
 
-/// A pool of a device served a request of this many bytes with this claim.
+/// Counts a pool of a device that served a request of this many bytes with this claim.
 pub fn served(handle: u64, device: i32, bytes: u64, claim: Claim) {
     let mut pools = pools();
     let at = pools.iter().position(|pool| pool.handle == handle);
@@ -115,14 +120,14 @@ pub fn served(handle: u64, device: i32, bytes: u64, claim: Claim) {
     };
     pool.device = Some(device);
     pool.most = pool.most.saturating_add(chunks(bytes));
-    // Under the lock: what another request just added is known to have been counted.
+    // Under the lock: another request's memory is known to have been counted.
     if let Some(held) = pool.held() {
         claim.keep(Place::of_pool(handle), held);
     }
     pools.push(pool);
 }
 
-/// A block of this many bytes of a pool was freed.
+/// Counts a freed block of this many bytes of a pool.
 pub fn freed(handle: u64, bytes: u64) {
     let mut pools = pools();
     if let Some(pool) = pools.iter_mut().find(|pool| pool.handle == handle) {
@@ -131,7 +136,8 @@ pub fn freed(handle: u64, bytes: u64) {
     }
 }
 
-/// The program destroys a pool by this call. Its memory goes with the last block, once work has ended.
+/// Calls the driver to destroy a pool. The driver frees its memory with the last block, once work
+/// is complete.
 pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     let mut pools = pools();
     let Some(at) = pools.iter().position(|pool| pool.handle == handle) else {
@@ -160,7 +166,7 @@ pub fn count(device: i32) {
     count_all(device, false);
 }
 
-/// The pools of a device return what no block uses, after the work that may use it.
+/// Waits for work of a device, and makes its pools free the memory that no block uses.
 pub fn trim(device: i32) {
     count_destroyed(device);
     let is_here = |pool: &Pool| pool.device == Some(device);
@@ -176,8 +182,8 @@ fn count_all(device: i32, trims: bool) {
     }
 }
 
-/// Counts what destroyed pools may still hold, if blocks of theirs were freed: after the work that used
-/// them, each block left keeps its own chunks at most.
+/// Counts the memory that destroyed pools may still hold, if blocks of theirs were freed. After the
+/// work that used them, each live block keeps at most its own chunks.
 fn count_destroyed(device: i32) {
     let is_to_count = |pool: &&mut Pool| pool.device == Some(device) && pool.has_freed;
     let begin = |pool: &mut Pool| {
@@ -188,7 +194,8 @@ fn count_destroyed(device: i32) {
     if counted.is_empty() {
         return;
     }
-    // Without the lock: the work may wait for a thread that frees. What it frees counts the next time.
+    // Without the lock: the work may wait for a thread that frees a block. Its memory is counted
+    // the next time.
     finish(device);
     pools().retain(|pool| {
         let own = counted.iter().find(|(handle, _)| *handle == pool.handle);
@@ -204,7 +211,7 @@ fn count_destroyed(device: i32) {
     });
 }
 
-/// Waits for a device. Memory of work that is not waited for stays in its pool.
+/// Waits for all work of a device. If the wait fails, memory that the work uses stays in its pool.
 fn finish(device: i32) {
     if let Some(context) = physical::context_on(device) {
         let _ = drain::context(context);

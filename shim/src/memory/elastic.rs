@@ -1,8 +1,14 @@
-//! PyTorch's own segments, with memory only where its tensors are (`GPUSHIM_ELASTIC`).
+//! PyTorch's own segments, with memory only for live tensors (`GPUSHIM_ELASTIC`).
 //!
-//! A request for a segment comes from PyTorch's library through `cudaMalloc`; what PyTorch cuts from it is announced by the
-//! functions of `hooks/torch.rs`, whose calls arrive here. What is not certain to be PyTorch's is served as ever: requests of
-//! other libraries, in other contexts, and from places in PyTorch after which it announces nothing (`elastic_sites.rs`).
+//! A request for a segment comes from PyTorch's library through `cudaMalloc`. PyTorch announces the
+//! tensors that it cuts from a segment by the functions of `hooks/torch.rs`, whose calls arrive
+//! here.
+//!
+//! Other requests are served as without elastic segments:
+//!
+//! * requests of other libraries
+//! * requests in other contexts
+//! * requests from places in PyTorch that announce nothing afterwards (`elastic_sites.rs`)
 
 use std::ffi::c_void;
 use std::ptr;
@@ -31,40 +37,41 @@ use crate::record::{events, trace};
 /// The segments of a device, in one context of it.
 type OfDevice = Elastic<Cuda>;
 
-/// Devices that can have segments.
+/// Number of devices that can have segments.
 const DEVICES: usize = 64;
 
-/// By the ordinal of the device; what is there was leaked, and is never freed.
+/// Segments by the ordinal of the device. An entry was leaked, and is never freed.
 static TABLE: [AtomicPtr<OfDevice>; DEVICES] = [const { AtomicPtr::new(ptr::null_mut()) }; DEVICES];
-/// Held while an entry is made or replaced.
+/// Lock held while an entry is made or replaced.
 static MAKING: Mutex<()> = Mutex::new(());
-/// Whether there is any entry.
+/// True once there has been an entry.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Bytes of the segments that PyTorch cuts small requests from, and of the largest of those requests (`kLargeBuffer` and
-/// `kMinLargeAlloc` of its allocator). Other segments are as large as the request that they are for.
+/// Bytes of the segments that PyTorch cuts small requests from, and of the largest of these
+/// requests (`kLargeBuffer` and `kMinLargeAlloc` of its allocator). Every other segment is as large
+/// as its request.
 const SHARED: u64 = 20 << 20;
 const LARGEST_SHARING: u64 = 10 << 20;
 
-/// Where the trace has the segments.
+/// State of the segments in the trace.
 fn numbers() -> &'static Numbers {
     static NUMBERS: Numbers = Numbers::new();
     &NUMBERS
 }
 
-/// Segments on trial: where they begin, and the place that asked for them.
+/// Segments on trial: their first addresses, and the places that asked for them.
 static TRIALS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
 
-/// Devices of which it was said that their memory was short, a bit each.
+/// Devices for which a lack of memory was reported, one bit each.
 static SAID_HOST: AtomicU64 = AtomicU64::new(0);
 
-/// Whether segments are served here at all.
+/// True if the setting asks for elastic segments.
 #[inline]
 pub fn is_on() -> bool {
     settings::config().elastic != Setting::Off
 }
 
-/// Whether there are or were segments. Cheap: for calls that have nothing to do without.
+/// True if there are or were segments. Cheap: for calls that need nothing else without segments.
 #[inline]
 pub fn any() -> bool {
     ANY.load(Ordering::Acquire)
@@ -82,7 +89,8 @@ fn all() -> impl Iterator<Item = &'static OfDevice> {
     devices.filter_map(at)
 }
 
-/// The segments of a context; made if its device has none yet. `None`: they are another context's.
+/// Returns the segments of a context, made if its device has none yet. `None`: another context has
+/// them, or there can be none.
 fn of(context: Context) -> Option<&'static OfDevice> {
     let ordinal = device::driver().ordinal_of(context).ok()?;
     let pool = match at(ordinal) {
@@ -124,7 +132,8 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
     Some(pool)
 }
 
-/// The address of a segment for the place at a return address. `None`: the request is to be served as others are.
+/// Makes a segment for the place at a return address. `None`: the request must be served as any
+/// other.
 pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     if bytes == 0 {
         return None;
@@ -139,7 +148,8 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     growth::begins();
     events::driver_ns();
     let pool = of(context)?;
-    // What is refused for want of memory is refused by the driver, too, and the error is its own.
+    // On a refusal for lack of memory the driver is asked. It refuses too, and the program gets the
+    // driver's error.
     let first = if bytes == SHARED {
         LARGEST_SHARING
     } else {
@@ -172,7 +182,7 @@ pub fn free(address: u64) -> Option<CUresult> {
 
 #[inline(never)]
 fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
-    // Most frees are of others.
+    // Most frees are not of segments.
     if pool.find(address)?.base != address {
         return None;
     }
@@ -186,7 +196,7 @@ fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
     }
 }
 
-/// A segment ends.
+/// Records the end of a segment.
 fn left(pool: &OfDevice, address: u64, bytes: u64) {
     if let Ok(mut trials) = TRIALS.lock() {
         trials.retain(|(base, _)| *base != address);
@@ -205,7 +215,8 @@ fn left(pool: &OfDevice, address: u64, bytes: u64) {
     );
 }
 
-/// PyTorch announces a tensor on a device, by the sum of live bytes with it, and the number of its stream, if that is known.
+/// Notes a tensor that PyTorch announced on a device. `total`: live bytes with it. `stream`: the
+/// number of its stream, if known.
 #[inline]
 pub fn allocated(device: i32, address: u64, bytes: u64, total: u64, stream: Option<u8>) {
     if let Some(pool) = at(device).filter(|_| any()) {
@@ -217,8 +228,8 @@ pub fn allocated(device: i32, address: u64, bytes: u64, total: u64, stream: Opti
     }
 }
 
-/// PyTorch announces the end of a tensor on a device, by the sum of live bytes without it. `is_elsewhere`: work of other
-/// streams may use it.
+/// Notes the end of a tensor that PyTorch announced on a device. `total`: live bytes without it.
+/// `is_elsewhere`: work of other streams may use it.
 #[inline]
 pub fn freed(device: i32, address: u64, bytes: u64, total: u64, is_elsewhere: bool) {
     if let Some(pool) = at(device).filter(|_| any()) {
@@ -271,19 +282,20 @@ fn tell(pool: &OfDevice, trouble: Trouble) {
     );
 }
 
-/// Something that the user should know: a line, and a fact in the trace.
+/// Informs the user by a line and by a fact in the trace.
 fn note(device: i32, what: &str) {
     trace::fact(&format!("device.{device}.elastic"), what);
     stderr::say(&format!("GPUSHIM_ELASTIC: device {device}: {what}"));
 }
 
-/// Where an address is, if it is in a segment, and the context of that.
+/// Finds the segment that an address is in, and the segment's context.
 #[inline]
 pub fn find(address: u64) -> Option<(Found, Context)> {
     all().find_map(|pool| Some((pool.find(address)?, pool.pages().context)))
 }
 
-/// The segment that an address is in, its device, and its pieces of memory, as [`Elastic::backing`] tells.
+/// Returns the segment that an address is in, its device, and its pieces of memory, as
+/// [`Elastic::backing`].
 pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
     all().find_map(|pool| {
         let (found, pieces) = pool.backing(address)?;
@@ -291,14 +303,15 @@ pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
     })
 }
 
-/// Others reach the memory at an address from here on: if that is a segment, all of it has memory, which stays.
+/// Gives all of the segment at an address memory, which then stays: other processes or APIs can
+/// reach it.
 pub fn pin(address: u64) {
     for pool in all() {
         pool.pin(address);
     }
 }
 
-/// A context may use another's memory from here on, or no longer.
+/// Allows or forbids a context to use another context's memory.
 ///
 /// # Errors
 /// The driver's.
@@ -313,7 +326,7 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     }
 }
 
-/// A context has ended: its segments ended with it.
+/// Removes the segments of a context that has ended.
 pub fn context_gone(gone: Context) {
     let Ok(_making) = MAKING.lock() else { return };
     for pool in all().filter(|pool| pool.pages().context == gone) {
@@ -325,7 +338,7 @@ pub fn context_gone(gone: Context) {
     }
 }
 
-/// The process ends: how often memory went elsewhere, and what that took.
+/// Records at the end of the process the number and the cost of moves, waits and events.
 pub fn conclude() {
     for pool in all() {
         let (device, stats) = (pool.pages().device, pool.stats_now());
@@ -341,7 +354,7 @@ pub fn conclude() {
     }
 }
 
-/// The segments of all devices, as one of all caches.
+/// The segments of all devices as one cache.
 struct Segments;
 
 impl Cache for Segments {
@@ -370,7 +383,7 @@ impl Cache for Segments {
     }
 
     fn unused(&self, device: i32) -> Unused {
-        // Spare pages go back before a request fails.
+        // Spare pages are given back before a request fails.
         let spare = at(device).map_or(0, |pool| pool.stats().spare);
         Unused {
             all: spare,

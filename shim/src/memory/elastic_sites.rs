@@ -1,25 +1,26 @@
-//! Places in the program that ask for memory: which of them are PyTorch's, and announce what they cut from it.
+//! Places in the program that ask for memory: the ones in PyTorch that announce the tensors they
+//! cut from it are trusted.
 
 use std::ffi::c_void;
 use std::sync::RwLock;
 
 use crate::base::linker;
 
-/// The library of PyTorch's allocator, as its file's name begins.
+/// First part of the file name of the library with PyTorch's allocator.
 const LIBRARY: &str = "libc10_cuda";
 
-/// Segments that a place gets before it has announced a tensor, at most: where PyTorch asks for each tensor by itself
-/// it announces none, and a page for each would be a waste.
+/// Most segments that a place gets before it has announced a tensor. A place where PyTorch asks for
+/// each tensor separately announces none: a page for each tensor would be a waste.
 const TRIALS: u32 = 4;
 
-/// What a place may have.
+/// Kind of memory that a place may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Ordinary memory.
+    /// Ordinary memory, and no segment.
     None,
-    /// A segment with all its memory, until it announces a tensor there.
+    /// A segment with all its memory, until the place announces a tensor there.
     Trial,
-    /// A segment.
+    /// A segment with memory only for its tensors.
     Full,
 }
 
@@ -32,7 +33,7 @@ struct Site {
 
 static SITES: RwLock<Vec<Site>> = RwLock::new(Vec::new());
 
-/// What the place at a return address may have.
+/// Returns the kind of memory that the place at a return address may get.
 pub fn trust(caller: *const c_void) -> Trust {
     let of = |site: &Site| match site {
         site if site.has_announced => Trust::Full,
@@ -69,12 +70,12 @@ fn change(caller: *const c_void, change: impl FnOnce(&mut Site)) {
     }
 }
 
-/// A place got a segment on trial.
+/// Counts a segment that a place got on trial.
 pub fn tried(caller: *const c_void) {
     change(caller, |site| site.trials += 1);
 }
 
-/// A tensor was announced where the place got a segment on trial.
+/// Trusts a place after a tensor was announced in its segment on trial.
 pub fn has_announced(caller: *const c_void) {
     change(caller, |site| site.has_announced = true);
 }

@@ -1,4 +1,5 @@
-//! What this process answers others: importers of its memory, and processes whose device has no memory left.
+//! This process's answers to others: to importers of its memory, and to processes whose device has
+//! no memory left.
 
 use gpushim_ipc::Room;
 
@@ -7,7 +8,7 @@ use crate::memory::activity::Active;
 use crate::memory::ipc_server::{self, Answers};
 use crate::memory::{ipc_export, room};
 
-/// Answers from here on.
+/// Starts to answer other processes.
 pub fn start() {
     ipc_server::start(Answers {
         pieces: ipc_export::pieces,
@@ -15,7 +16,7 @@ pub fn start() {
     });
 }
 
-/// Another process has no memory.
+/// Frees memory for another process that has none. Returns the bytes.
 fn make_room(room: &Room) -> u64 {
     let _active = Active::begin();
     let device = devices::with_uuid(room.device);

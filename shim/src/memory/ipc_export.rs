@@ -1,12 +1,13 @@
 //! Memory in pages for other processes: the exporter's side.
 //!
-//! A handle of such memory is a token (`crates/ipc`). The thread of `ipc_server.rs` gives importers the descriptors
-//! of a block's pages.
+//! A handle of such memory is a token (`crates/ipc`). The thread of `ipc_server.rs` gives importers
+//! the descriptors of a block's pages.
 //!
-//! Pages of a live block neither move nor go back, so that an exported block needs no pin; a segment of PyTorch's is
-//! pinned. When it is freed its token
-//! is void; importers that have it mapped keep the memory, and the pages may serve other blocks, which they then see.
-//! (Natively that is undefined: a program must not free what importers have open.)
+//! Pages of a live block are neither moved nor freed, so that an exported block needs no pin. A
+//! segment of PyTorch's is pinned. When exported memory is freed, its token becomes invalid.
+//! Importers that have it mapped keep the memory. The pages may serve other blocks, whose contents
+//! the importers then see. (Natively that is undefined: a program must not free memory that
+//! importers have open.)
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{LazyLock, Mutex};
@@ -23,25 +24,26 @@ use crate::cuda::types::check;
 use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{elastic, ipc_server, physical};
 
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+/// The driver's `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 
-/// The blocks of which tokens were given away.
+/// The blocks whose tokens were given away.
 static EXPORTS: LazyLock<Mutex<Exports>> = LazyLock::new(Mutex::default);
 
-/// A block and the memory that it is in.
+/// A block, and the memory that contains it.
 #[derive(PartialEq, Eq)]
 struct Source {
     block: Block,
-    /// Bytes that were asked for.
+    /// Bytes that the program asked for.
     requested: u64,
-    /// Where the first piece of memory begins.
+    /// First address of the first piece of memory.
     base: u64,
     /// The driver's handle and the bytes of each piece.
     pieces: Vec<(u64, u64)>,
 }
 
-/// What an address is in that other processes can be given: memory of `cudaMalloc`, as natively. `None`: nothing.
+/// Finds the memory at an address that other processes can be given: memory of `cudaMalloc`, as
+/// natively.
 fn source(address: u64) -> Option<Source> {
     if let Some((segment, device, pieces)) = elastic::backing(address) {
         return physical::is_shareable(device).then(|| Source {
@@ -70,20 +72,20 @@ fn source(address: u64) -> Option<Source> {
     })
 }
 
-/// The memory of a block; `None` if it was freed.
+/// Returns the memory of a block; `None` if it was freed.
 fn find(block: Block) -> Option<Source> {
     source(block.address).filter(|source| source.block == block)
 }
 
-/// Whether other processes can be given a block of a pool.
+/// True if other processes can be given a block of a pool.
 pub fn is_possible(entry: &RegisteredPool, block: &LiveBlock) -> bool {
     block.for_all && physical::is_shareable(entry.device) && entry.pool.is_pages()
 }
 
-/// The token of the block or the segment that contains an address. `None`: it can have none.
+/// Returns the token of the block or segment that contains an address. `None`: it can have none.
 ///
 /// # Errors
-/// Why this process gives none away.
+/// The reason for which this process gives none away.
 pub fn token(address: u64) -> Option<Result<Token, &'static str>> {
     let _uncancelled = Uncancelled::new();
     let source = source(address)?;
@@ -99,15 +101,15 @@ pub fn token(address: u64) -> Option<Result<Token, &'static str>> {
     }))
 }
 
-/// Whether a token is this process's own.
+/// True if a token is this process's own.
 pub fn is_own(token: &Token) -> bool {
     ipc_server::name() == Some(&token.name)
 }
 
-/// The descriptors of some pages of a block, for an importer.
+/// Returns descriptors of some pages of a block, for an importer.
 ///
 /// # Errors
-/// The block is gone; the driver's.
+/// The block is gone, or the driver's error.
 pub fn pieces(request: &Request) -> Result<Reply<OwnedFd>, Refused> {
     let exports = EXPORTS.lock();
     let block = exports.ok().and_then(|exports| exports.find(request.block));
@@ -120,7 +122,7 @@ pub fn pieces(request: &Request) -> Result<Reply<OwnedFd>, Refused> {
         Ok(Piece { file, bytes })
     });
     let pieces = described.collect::<Result<Vec<_>, _>>();
-    // If it was freed meanwhile, the handles may have become those of other memory.
+    // If it was freed meanwhile, the handles may now be handles of other memory.
     if find(block).as_ref() != Some(&source) {
         return Err(Refused::Gone);
     }
@@ -132,13 +134,13 @@ pub fn pieces(request: &Request) -> Result<Reply<OwnedFd>, Refused> {
     })
 }
 
-/// A descriptor of a piece of memory.
+/// Makes a descriptor of a piece of memory.
 fn describe(handle: u64) -> Result<OwnedFd, u32> {
     let mut file = -1;
     let into = (&raw mut file).cast();
     // SAFETY: the descriptor is ours to write; a handle that is gone is refused.
     let call = || unsafe { real::cuMemExportToShareableHandle(into, handle, DESCRIPTOR, 0) };
-    // Another thread's capture goes on.
+    // In the relaxed mode: a capture of another thread must not be invalidated.
     check(relaxed(|| thread::call(call)))?;
     // SAFETY: the driver made the descriptor for its caller.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })

@@ -20,22 +20,22 @@ use crate::cuda::types::{CUresult, INVALID_CONTEXT, INVALID_VALUE, check};
 use crate::cuda::{context, green};
 use crate::memory::{drain, ipc_export};
 
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the one flag that there is, and that the driver demands.
+/// The driver's `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag, which the driver demands.
 const LAZY_PEER_ACCESS: u32 = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+/// The driver's `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 
 /// A block of another process that is mapped here.
 struct Import {
     token: Token,
-    /// Where it is open: it ends with this context, as natively.
+    /// The context in which it is open. The import ends with it, as natively.
     context: Context,
-    /// How often it is open.
+    /// Number of times that it is open.
     count: u32,
     range: Range,
 }
 
-/// Reserved addresses, how much of them has memory, and how many are before the block.
+/// Reserved addresses, the bytes of them that have memory, and the bytes before the block.
 #[derive(Clone, Copy)]
 struct Range {
     base: u64,
@@ -44,12 +44,13 @@ struct Range {
     mapped: u64,
 }
 
-/// By the address of the block.
+/// Imports by the address of the block.
 static IMPORTS: Mutex<BTreeMap<u64, Import>> = Mutex::new(BTreeMap::new());
-/// How many there are.
+/// Number of imports in the table.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a token in the current context. `None`: it is none, and the driver must answer.
+/// Opens a token in the current context. `None`: the handle is no token, and the driver must
+/// answer.
 pub fn open(handle: &sys::CUipcMemHandle, flags: u32) -> Option<Result<u64, CUresult>> {
     let token = Token::decode(&handle.reserved.map(|byte| byte as u8))?;
     let _uncancelled = Uncancelled::new();
@@ -90,7 +91,7 @@ fn open_token(token: Token, flags: u32) -> Result<u64, CUresult> {
     Ok(known.unwrap_or(address))
 }
 
-/// One user more of an import that is there; its address.
+/// Adds a user to an import that is open in the context already. Returns its address.
 fn again(token: &Token, context: Context) -> Option<u64> {
     let mut imports = IMPORTS.lock().ok()?;
     let is_same = |import: &Import| import.token == *token && import.context == context;
@@ -99,7 +100,7 @@ fn again(token: &Token, context: Context) -> Option<u64> {
     Some(*address)
 }
 
-/// Maps a block for a device.
+/// Maps the block of a token for a device.
 fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
     let driver = device::driver();
     let link = Link::to(&token.name).map_err(|error| unreachable(token, &error))?;
@@ -124,7 +125,7 @@ fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
             if range.mapped == range.bytes {
                 return driver.allow(range.base, range.bytes, &[device]);
             }
-            // What a confused exporter says must not keep this thread for ever.
+            // A wrong answer of the exporter must not keep this thread for ever.
             if seen == before || seen >= reply.total {
                 return Err(INVALID_VALUE);
             }
@@ -136,7 +137,7 @@ fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
     Ok(range)
 }
 
-/// Asks for the pieces of a block from a number on.
+/// Asks for the pieces of a block, beginning with the piece of this number.
 fn ask(link: &Link, token: &Token, first: u32) -> Result<Reply<OwnedFd>, CUresult> {
     let request = Request {
         secret: token.secret,
@@ -151,7 +152,7 @@ fn ask(link: &Link, token: &Token, first: u32) -> Result<Reply<OwnedFd>, CUresul
     })
 }
 
-/// Maps one piece behind those that are there.
+/// Maps one piece behind the mapped ones.
 fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), CUresult> {
     let mapped = range.mapped.checked_add(piece.bytes);
     let mapped = mapped.filter(|mapped| *mapped <= range.bytes);
@@ -170,16 +171,17 @@ fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), 
     Ok(())
 }
 
-/// Gives memory and addresses back. No work uses them.
+/// Gives memory and addresses back to the driver. No work uses them.
 fn release(driver: &Cuda, range: Range) {
     if range.mapped > 0 && driver.unmap(range.base, range.mapped).is_err() {
-        // Addresses behind which there is memory must not be another's.
+        // Addresses that still have memory must not be used for other memory.
         return;
     }
     driver.unreserve(range.base, range.bytes);
 }
 
-/// The exporter does not answer: said in one line, because the driver's code does not tell.
+/// Says once, in one line, that the exporter does not answer: the error code alone does not show
+/// it.
 fn unreachable(token: &Token, error: &std::io::Error) -> CUresult {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -192,12 +194,12 @@ fn unreachable(token: &Token, error: &std::io::Error) -> CUresult {
     INVALID_VALUE
 }
 
-/// Closes an import. `None`: none begins at this address, and the driver must answer.
+/// Closes an import. `None`: no import begins at this address, and the driver must answer.
 pub fn close(address: u64) -> Option<Result<(), CUresult>> {
     let of = last_use(address)?;
     let _uncancelled = Uncancelled::new();
     if let Some(context) = of {
-        // As the driver's own close does: work may still use the memory.
+        // The driver's own close waits, too: work may still use the memory.
         if let Err(error) = drain::context(context) {
             return Some(Err(error));
         }
@@ -217,19 +219,20 @@ pub fn close(address: u64) -> Option<Result<(), CUresult>> {
     Some(Ok(()))
 }
 
-/// The context of an import that is open once, else `Some(None)`. `None`: there is no import.
+/// Returns the context of an import that is open once, and `Some(None)` if it is open more often.
+/// `None`: no import.
 fn last_use(address: u64) -> Option<Option<Context>> {
     let imports = imports()?;
     let import = imports.get(&address)?;
     Some((import.count == 1).then_some(import.context))
 }
 
-/// The imports, if there are any.
+/// Returns the imports, if there are any.
 fn imports() -> Option<MutexGuard<'static, BTreeMap<u64, Import>>> {
     (COUNT.load(Ordering::Acquire) > 0).then(|| IMPORTS.lock().ok())?
 }
 
-/// A block of another process, as this one has it open.
+/// A block of another process that this process has open.
 pub struct Opened {
     /// The first address in this process.
     pub address: u64,
@@ -239,7 +242,7 @@ pub struct Opened {
     pub context: Context,
 }
 
-/// The import that contains an address.
+/// Finds the import that contains an address.
 pub fn find(address: u64) -> Option<Opened> {
     let imports = imports()?;
     let (base, import) = imports.range(..=address).next_back()?;
@@ -250,7 +253,7 @@ pub fn find(address: u64) -> Option<Opened> {
     })
 }
 
-/// A context has ended, and its imports with it.
+/// Removes the imports of a context that has ended.
 pub fn context_gone(gone: Context) {
     let Some(mut imports) = imports() else {
         return;

@@ -1,4 +1,5 @@
-//! The sockets at which this process answers others, and the thread that does. It waits for no other process.
+//! The sockets at which this process answers others, and the thread for it. The thread waits for no
+//! other process.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, OnceLock};
@@ -9,24 +10,24 @@ use gpushim_trace::background::{self, Background, is_left_alone};
 use crate::base::{addresses, boundary, ending};
 use crate::record::trace;
 
-/// What others are answered with.
+/// Functions that answer other processes.
 pub struct Answers {
     /// Pieces of a block, for an importer.
     pub pieces: fn(&Request) -> Result<Reply<OwnedFd>, Refused>,
-    /// Gives memory that is not in use back to the driver, for a process that has none; the bytes.
+    /// Gives unused memory back to the driver, for a process that has none. Returns the bytes.
     pub make_room: fn(&Room) -> u64,
 }
 
-/// Addresses that the thread takes (its stack, and what the C library reserves for its `malloc`), and that the program can
-/// still take then, bytes.
+/// Bytes of addresses that the thread takes (its stack, and the C library's reserve for its
+/// `malloc`) and that the program can still take then.
 const BESIDE: usize = 256 << 20;
 
-/// Why there are no sockets any more.
+/// The reason if there are no sockets any more.
 const CLOSED: &str = "the program closed the sockets for other processes";
 
-/// Set once. An error: why there is none.
+/// The server, set once. The error is the reason if there is none.
 static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
-/// Held while the thread calls the driver, so that the end of the process waits for that.
+/// Lock held while the thread calls the driver, so that the end of the process waits for the call.
 static WORKING: Mutex<()> = Mutex::new(());
 
 /// Starts the thread, once.
@@ -40,10 +41,10 @@ pub fn start(answers: Answers) {
     });
 }
 
-/// The sockets. `None`: not yet opened.
+/// Returns the sockets. `None`: not yet opened.
 ///
 /// # Errors
-/// Why there are none.
+/// The reason if there are none.
 pub fn server() -> Option<Result<&'static Server, &'static str>> {
     Some(match SERVER.get()? {
         Ok(server) if server.listens() => Ok(server),
@@ -52,7 +53,7 @@ pub fn server() -> Option<Result<&'static Server, &'static str>> {
     })
 }
 
-/// The name of the sockets, if there were some.
+/// Returns the name of the sockets, if they were ever opened.
 pub fn name() -> Option<&'static Random> {
     Some(&SERVER.get()?.as_ref().ok()?.name)
 }
@@ -74,8 +75,8 @@ fn open(answers: Answers) -> Result<Server, String> {
     Ok(server)
 }
 
-/// A forked child inherits the sockets, but not the thread that answers. It closes them, so that the kernel refuses other
-/// processes once the parent has ended.
+/// Closes the sockets in a forked child, which inherits them without the thread that answers. So
+/// the kernel refuses other processes once the parent has ended.
 extern "C" fn in_child() {
     if let Some(Ok(server)) = SERVER.get() {
         server.close_in_child();
@@ -83,7 +84,7 @@ extern "C" fn in_child() {
 }
 
 extern "C" fn stop() {
-    // The sockets of a forked child are its parent's.
+    // The sockets of a forked child belong to its parent.
     if ending::begin(&WORKING)
         && let Some(Ok(server)) = SERVER.get()
     {
@@ -91,10 +92,10 @@ extern "C" fn stop() {
     }
 }
 
-/// The thread.
+/// Answers other processes, on the thread.
 fn serve(answers: Answers) {
     let _background = Background::new();
-    // The thread that starts this one is about to store it.
+    // The thread that starts this one is about to store the server.
     if let Ok(server) = SERVER.wait() {
         server.run(&answers);
         if !server.listens() && !ending::has_begun() {
@@ -103,7 +104,7 @@ fn serve(answers: Answers) {
     }
 }
 
-/// Calls the driver, unless the process ends.
+/// Runs a call of the driver, unless the process ends.
 fn at_work<R>(refused: impl Fn() -> R, work: impl FnOnce() -> R) -> R {
     let Ok(_working) = WORKING.lock() else {
         return refused();

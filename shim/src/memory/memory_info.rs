@@ -1,4 +1,5 @@
-//! What `cuMemGetInfo` says: the driver's figures, the cache counted as free, the limit as the total.
+//! The answers of `cuMemGetInfo`: the driver's figures, with the cache counted as free and the
+//! limit as the total.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,16 +9,16 @@ use crate::cuda::{context, device};
 use crate::memory::{budget, caches, driver_pools};
 use crate::record::events::Held;
 
-/// How long a query waits for memory that is on its way between pools and the driver, and the interval at which it
-/// checks.
+/// Longest time that a query waits for memory that is being given back to the driver, and the time
+/// between two checks.
 const PATIENCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Asks the driver for its figures, in bytes, for the current device, and corrects them. `call` writes them to where
-/// these point, or to nowhere.
+/// Asks the driver for the current device's figures, in bytes, and corrects them. `call` writes
+/// them through these pointers. A null pointer is not written.
 ///
 /// # Safety
-/// Each is null or valid for reads and writes.
+/// Each pointer is null or valid for reads and writes.
 pub unsafe fn ask(
     free: *mut usize,
     total: *mut usize,
@@ -36,7 +37,7 @@ pub unsafe fn ask(
         if before.is_some() && before == returns(device) {
             return result;
         }
-        // Memory went back meanwhile, and may be in neither figure.
+        // Memory was given back meanwhile, and may be in neither figure.
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return result;
         }
@@ -44,7 +45,8 @@ pub unsafe fn ask(
     }
 }
 
-/// How often memory of a device went back to the driver; `None` while some is on its way.
+/// Number of times that memory of a device was given back to the driver; `None` while some is being
+/// given back.
 fn returns(device: i32) -> Option<u64> {
     caches::all().try_fold(0, |sum, cache| Some(sum + cache.returns(device)?))
 }
@@ -72,14 +74,15 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     }
 }
 
-/// Free and total bytes of the current context's device, as the driver sees them; zeros without one.
+/// Returns free and total bytes of the current context's device, by the driver's count; zeros
+/// without a context.
 pub fn of_device() -> (u64, u64) {
     let of = |context| device::driver().memory_of(context).unwrap_or((0, 0));
     context::current().map_or((0, 0), of)
 }
 
-/// Bytes that the caches of a device hold; `None` if none serves the process. Walks all blocks, under
-/// each pool's lock.
+/// Returns the bytes that the caches of a device hold; `None` if no cache serves the process. Walks
+/// all blocks, under each pool's lock.
 pub fn of_caches(device: i32) -> Option<Held> {
     caches::any().then(|| {
         caches::all().fold(Held::default(), |sum, cache| {
@@ -94,7 +97,8 @@ pub fn of_caches(device: i32) -> Option<Held> {
     })
 }
 
-/// Bytes that the caches of a device hold from the driver. `None` while another thread has the lock of one.
+/// Returns the bytes that the caches of a device hold from the driver. `None` while another thread
+/// has the lock of one.
 pub fn held_now(device: u8) -> Option<u64> {
     let device = i32::from(device);
     caches::all().try_fold(0, |held, cache| Some(held + cache.held_now(device)?))

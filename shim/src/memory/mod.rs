@@ -1,10 +1,14 @@
-//! Memory: the pools of this process, and what the driver serves itself.
+//! Memory: the pools of this process, and the memory that the driver serves itself.
 //!
-//! `registry` has the pools, and `caches` every cache. `allocator` serves requests of `cudaMalloc` from them, in pages
-//! or in driver allocations (`whole`), and `stream_ordered` those of streams. `ipc_export` and `ipc_import` share pages
-//! with other processes, and `peer_processes` asks these for memory. `elastic` serves the segments of
-//! PyTorch's own allocator. `driver` is the driver as the pools see it. What no pool serves goes through
-//! `passthrough`.
+//! * `registry` has the pools, and `caches` every cache.
+//! * `allocator` serves requests of `cudaMalloc` from the pools, in pages or in driver allocations
+//!   (`whole`).
+//! * `stream_ordered` serves the requests of streams.
+//! * `ipc_export` and `ipc_import` share pages with other processes, and `peer_processes` asks
+//!   these for memory.
+//! * `elastic` serves the segments of PyTorch's own allocator.
+//! * `driver` is the driver as the pools see it.
+//! * `passthrough` forwards requests that no pool serves.
 
 pub mod activity;
 pub mod allocator;

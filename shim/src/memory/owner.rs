@@ -1,4 +1,4 @@
-//! The owner of an address: what the program has there, if it has it from this library.
+//! The owner of an address: the memory that the program has there, if this library served it.
 
 use gpushim_alloc::Context;
 use gpushim_alloc::elastic::Found;
@@ -8,11 +8,12 @@ use crate::memory::ipc_import::{self, Opened};
 use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{elastic, reservations};
 
-/// Memory at an address, in terms of what the program asked for.
+/// Memory at an address, described by the request that made it.
 pub enum Owner {
     /// A live block of a stream-ordered pool or in pages, and its pool.
     Pool(&'static RegisteredPool, LiveBlock),
-    /// A live block that is a driver allocation: its first address and the bytes that were asked for.
+    /// A live block that is a driver allocation: its first address and the bytes that were asked
+    /// for.
     Whole(u64, u64),
     /// A segment of PyTorch's under `GPUSHIM_ELASTIC`, and its context.
     Segment(Found, Context),
@@ -20,11 +21,11 @@ pub enum Owner {
     Import(Opened),
     /// No memory: a free block, the rest of a block, or an address that this library has reserved.
     Nobody,
-    /// Memory of the driver's, or none.
+    /// Memory of the driver, or none.
     Driver,
 }
 
-/// The owner of an address.
+/// Finds the owner of an address.
 pub fn of(address: u64) -> Owner {
     let within = |base: u64, bytes: u64| address - base < bytes;
     if let Some(pool) = registry::owner(address) {
@@ -49,7 +50,7 @@ pub fn of(address: u64) -> Owner {
 }
 
 impl Owner {
-    /// The first address of the memory, and the bytes that were asked for.
+    /// Returns the first address of the memory, and the bytes that were asked for.
     pub fn range(&self) -> Option<(u64, u64)> {
         match self {
             Owner::Pool(_, block) => Some((block.address, block.requested)),
@@ -60,7 +61,8 @@ impl Owner {
         }
     }
 
-    /// The context that the memory belongs to or was last used in, where the driver would not know it.
+    /// Returns the context that the memory belongs to or was last used in, if the driver would not
+    /// know it.
     pub fn context(&self) -> Option<Context> {
         match self {
             Owner::Pool(_, block) => Some(block.context),
@@ -70,7 +72,7 @@ impl Owner {
         }
     }
 
-    /// Tells whether the program has memory of this library there.
+    /// True if the program has memory of this library there.
     pub fn is_ours(&self) -> bool {
         self.range().is_some()
     }

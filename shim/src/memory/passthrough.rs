@@ -1,4 +1,5 @@
-//! Memory that the driver handed out itself: recorded by address, so that its free has a size and a class.
+//! Memory that the driver handed out itself: recorded by address, so that its free has a size and a
+//! class.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,30 +16,30 @@ use crate::memory::budget::{self, Claim, Place};
 use crate::memory::{drain, driver_pools, policy, room, shortage};
 use crate::record::events;
 
-/// One allocation of the driver's.
+/// One allocation of the driver.
 #[derive(Clone, Copy)]
 pub struct Allocation {
     class: Class,
     size: u64,
     device: u8,
-    /// The place where it counts in what the process may hold, if it does.
+    /// Its place in the count for the limit, if it is counted.
     place: Option<Place>,
 }
 
 static LIVE: Mutex<Option<HashMap<u64, Allocation>>> = Mutex::new(None);
 
-/// A request that the driver is to serve.
+/// A request that the driver must serve.
 #[derive(Clone, Copy)]
 pub struct Request {
     pub class: Class,
-    /// Bytes asked for, or as many as are needed at most.
+    /// Bytes asked for, or the most that are needed.
     pub bytes: u64,
-    /// The device whose memory it takes; `None`: the current one's.
+    /// The device whose memory it takes; `None` for the current device.
     pub device: Option<i32>,
     pub stream: u64,
-    /// The pool that the program named, or the physical memory that it maps, by its handle.
+    /// Handle of the pool that the program named, or of the physical memory that it maps.
     pub source: Option<u64>,
-    /// Set where memory is taken not by the call, but when a graph runs.
+    /// True if not the call takes the memory, but the launch of a graph.
     pub is_captured: bool,
 }
 
@@ -59,7 +60,7 @@ impl Request {
         self.device.unwrap_or_else(|| context::device().into())
     }
 
-    /// Tells whether the call takes memory of the device.
+    /// True if the call takes memory of the device.
     fn takes(&self) -> bool {
         let of_host = || self.source.is_some_and(driver_pools::is_of_host);
         match self.class {
@@ -71,7 +72,8 @@ impl Request {
         }
     }
 
-    /// Claims what the driver may take; caches make room for it. `None`: the limit does not allow it.
+    /// Claims the most that the driver may take; caches make room for it. `None`: the limit does
+    /// not allow it.
     fn claim(&self) -> Option<Claim> {
         if budget::limit().is_none() || !self.takes() {
             return Some(Claim::none());
@@ -91,7 +93,8 @@ impl Request {
         })
     }
 
-    /// Counts what the driver gave at an address, or by a handle. Returns the place that goes with it.
+    /// Counts the memory that the driver gave at an address, or by a handle. Returns its place,
+    /// which goes into the entry.
     fn keep(&self, claim: Claim, address: u64, size: u64) -> Option<Place> {
         budget::limit()?;
         let context = context::current().map_or(Context(0), green::owner);
@@ -107,7 +110,7 @@ impl Request {
                 driver_pools::served(pool, device, size, claim);
                 return Some(Place::of_pool(pool));
             }
-            // Mappings keep it, too: its handle may go first.
+            // Mappings keep the memory, too: its handle may be released first.
             Class::Vmm => {
                 claim.keep(Place::of_physical(address), size);
                 return None;
@@ -120,8 +123,9 @@ impl Request {
     }
 }
 
-/// Has the driver serve a request. If it has no memory, caches are flushed and it is asked again before the
-/// program gets an error. `made` returns the address, or handle, of what it made and the bytes; 0 is nothing.
+/// Calls the driver for a request. If it has no memory, caches are flushed and it is asked again
+/// before the program gets an error. `made` returns the address or handle that the call made, and
+/// the bytes; the address 0 means nothing.
 pub fn allocate(
     request: Request,
     call: impl FnMut() -> CUresult,
@@ -149,7 +153,7 @@ pub fn allocate(
     result
 }
 
-/// Calls the driver; again, once there is room, if it has no memory.
+/// Calls the driver. If it has no memory, makes room and calls it again.
 fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) -> CUresult {
     let Request { class, bytes, .. } = request;
     let result = thread::timed(&mut call);
@@ -166,7 +170,7 @@ fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) 
         check(thread::timed(&mut call))
     };
     let mut asked = shortage::ask_in_turn(&mut again);
-    // It may be that the device has none.
+    // The cause may be that the device has no memory left.
     if asked == Err(OUT_OF_MEMORY) && (request.takes() || class == Class::Unknown) {
         asked = shortage::ask_beside_peers(request.ordinal(), bytes, again);
     }
@@ -177,7 +181,7 @@ fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) 
     result
 }
 
-/// Notes and records memory that does not count in what the process may hold.
+/// Notes and records memory that does not count for the limit.
 pub fn allocated(class: Class, address: u64, size: u64) {
     if address != 0 {
         let (device, place) = (context::device(), None);
@@ -191,7 +195,8 @@ pub fn allocated(class: Class, address: u64, size: u64) {
     }
 }
 
-/// It keeps its device, whatever context is current when it is freed.
+/// Notes and records an allocation. It keeps its device, whichever context is current when it is
+/// freed.
 fn noted(address: u64, allocation: Allocation, stream: u64) {
     let Allocation {
         class,
@@ -205,17 +210,17 @@ fn noted(address: u64, allocation: Allocation, stream: u64) {
     events::forwarded(Kind::Alloc, class, device, address, size, stream);
 }
 
-/// What [`forget`] removed from this table and from the trace: for [`freed`] if the driver freed it, for [`restore`] if
-/// it refused.
+/// Entry that [`forget`] removed from this table and from the trace: for [`freed`] if the driver
+/// freed the memory, for [`restore`] if it refused.
 pub type Taken = Option<(Allocation, Option<u32>)>;
 
-/// Takes an address out before the driver frees it: after that, the address may be another's.
+/// Removes an address before the driver frees it: afterwards it may belong to another allocation.
 pub fn forget(address: u64) -> Taken {
     let allocation = LIVE.lock().ok()?.as_mut()?.remove(&address)?;
     Some((allocation, events::leaving(allocation.class, address)))
 }
 
-/// The driver refused the free: the address is still in use.
+/// Adds an entry again whose free the driver refused: the address is still in use.
 pub fn restore(address: u64, entry: Taken) {
     if let (Some((allocation, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
         let Allocation {
@@ -244,7 +249,7 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
     } = allocation;
     if let Some(place) = place {
         if stream != 0 && class != Class::PoolAsync {
-            // The driver has it when the stream has come to the free.
+            // The driver frees the memory when the stream has reached the free.
             // SAFETY: the driver has just accepted the stream.
             let wait = || unsafe { real::cuStreamSynchronize(stream as Handle) };
             thread::timed(|| relaxed(wait));
@@ -260,7 +265,8 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
     }
 }
 
-/// As [`free`], of device memory. Device memory that we hold ourselves is not the program's to free.
+/// Frees device memory as [`free`], unless this library itself holds it: the program may not free
+/// that.
 pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     if drain::owns(address) {
         return INVALID_VALUE;
@@ -268,7 +274,7 @@ pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32
     free(address, stream, call)
 }
 
-/// A free by the driver, with its bookkeeping around it.
+/// Frees memory by the driver, and updates the count and the trace.
 pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
     let entry = forget(address);
@@ -281,7 +287,7 @@ pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
     result
 }
 
-/// Frees by the driver, as [`free`] does, all mappings in a range.
+/// Frees all mappings in a range by the driver, as [`free`].
 pub fn unmap(address: u64, bytes: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
     let (mut entries, mut at) = (Vec::new(), address);
@@ -301,7 +307,7 @@ pub fn unmap(address: u64, bytes: u64, call: impl FnOnce() -> u32) -> u32 {
     result
 }
 
-/// Calls the driver as [`allocate`] does, on a hot path that rarely takes memory.
+/// Calls the driver as [`allocate`], on a hot path that rarely takes memory.
 #[inline]
 pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
     match call() {
@@ -310,7 +316,7 @@ pub fn retry(mut call: impl FnMut() -> CUresult) -> CUresult {
     }
 }
 
-/// Calls the driver as [`allocate`] does, for memory of an unknown size, by default of the current device.
+/// Calls the driver as [`allocate`], for memory of unknown size, by default of the current device.
 pub fn forward(device: Option<i32>, call: impl FnMut() -> CUresult) -> CUresult {
     let request = Request {
         device,

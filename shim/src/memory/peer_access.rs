@@ -1,5 +1,7 @@
-//! Contexts whose work may use the memory of another one: its device's other contexts, and those that
-//! were given peer access. A fence for all work that may use a block then has an event in each.
+//! Contexts whose work may use the memory of another one: its device's other contexts, and contexts
+//! with peer access.
+//!
+//! A fence for all work that may use a block then has an event in each of them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,10 +15,10 @@ use crate::cuda::device::{self, Event};
 struct Table {
     /// Contexts with the ordinals of their devices.
     known: Vec<(Context, i32)>,
-    /// Devices, each with a context of another one that uses its memory.
-    /// Kept when the access ends: earlier work may go on.
+    /// Devices, each with a context of another device that uses its memory. Kept when the access
+    /// ends: earlier work may still be in progress.
     peers: Vec<(i32, Context)>,
-    /// The events of other contexts that belong to one.
+    /// Events in other contexts that belong to one event.
     companions: Option<HashMap<Event, Vec<Event>>>,
 }
 
@@ -26,16 +28,17 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     companions: None,
 });
 
-/// Whether there is any entry: most processes have one context for each device.
+/// True if work of several contexts may use the same memory: most processes have one context per
+/// device.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Whether the work of several contexts may use the same memory.
+/// True if work of several contexts may use the same memory.
 #[inline]
 pub fn any() -> bool {
     ANY.load(Ordering::Relaxed)
 }
 
-/// A context of a device exists.
+/// Adds a context of a device.
 pub fn known(context: Context, device: i32) {
     let Ok(mut table) = TABLE.lock() else { return };
     if !table.known.contains(&(context, device)) {
@@ -44,7 +47,7 @@ pub fn known(context: Context, device: i32) {
     }
 }
 
-/// Tells whether a context was made and has not ended.
+/// True if a context was made and has not ended.
 pub fn is_known(context: Context) -> bool {
     let is_it = |(known, _): &(Context, i32)| *known == context;
     TABLE
@@ -52,7 +55,7 @@ pub fn is_known(context: Context) -> bool {
         .is_ok_and(|table| table.known.iter().any(is_it))
 }
 
-/// One context may use another's memory from here on.
+/// Notes that a context may now use another context's memory.
 pub fn peer(accessor: Context, owner: Context) {
     let Ok(device) = device::driver().ordinal_of(owner) else {
         return;
@@ -64,7 +67,7 @@ pub fn peer(accessor: Context, owner: Context) {
     }
 }
 
-/// A context has ended, with its events.
+/// Removes a context that has ended, with its events.
 pub fn gone(context: Context) {
     let Ok(mut table) = TABLE.lock() else { return };
     table.known.retain(|(known, _)| *known != context);
@@ -74,7 +77,8 @@ pub fn gone(context: Context) {
     }
 }
 
-/// The contexts whose work may use the memory of a device: its own, and others that were given access.
+/// Returns the contexts whose work may use the memory of a device: its own, and others with peer
+/// access.
 pub fn on(device: i32) -> Vec<Context> {
     let Ok(table) = TABLE.lock() else {
         return Vec::new();
@@ -88,7 +92,7 @@ pub fn on(device: i32) -> Vec<Context> {
     all
 }
 
-/// The contexts, beside itself, whose work may use the memory of one.
+/// Returns the other contexts whose work may use the memory of a context.
 pub fn of(owner: Context) -> Vec<Context> {
     let device = device::driver().ordinal_of(owner);
     let mut all = device.map_or_else(|_| Vec::new(), on);
@@ -96,7 +100,7 @@ pub fn of(owner: Context) -> Vec<Context> {
     all
 }
 
-/// Notes the events that belong to one.
+/// Notes events of other contexts that belong to an event.
 pub fn accompany(event: Event, others: Vec<Event>) {
     if let Ok(mut table) = TABLE.lock()
         && !others.is_empty()
@@ -106,7 +110,7 @@ pub fn accompany(event: Event, others: Vec<Event>) {
     }
 }
 
-/// The events that belong to one.
+/// Returns the events that belong to an event.
 pub fn companions(event: Event) -> Vec<Event> {
     let table = TABLE.lock().ok();
     table
@@ -117,7 +121,7 @@ pub fn companions(event: Event) -> Vec<Event> {
         .unwrap_or_default()
 }
 
-/// As [`companions`], and removes them.
+/// Removes and returns the events that belong to an event.
 pub fn part(event: Event) -> Vec<Event> {
     let table = TABLE.lock().ok();
     table

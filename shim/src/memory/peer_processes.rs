@@ -1,4 +1,5 @@
-//! The user's other processes on a device: they are asked for memory that they do not use before a request fails.
+//! The user's other processes on a device. Before a request fails, they are asked for memory that
+//! they do not use.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,52 +11,59 @@ use crate::cuda::{device, devices};
 use crate::memory::ipc_server;
 use crate::record::trace;
 
-/// How long the others are waited for: on a busy machine they are slow, and a program that gets no memory usually ends.
+/// Longest wait for the other processes: on a busy machine they are slow, and a program without
+/// memory usually ends.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When no process had memory to give, the next question comes ten times as long as the answers took later, within these bounds.
+/// Bounds of the pause after a round in which no process had memory to give. The pause is ten times
+/// as long as the round.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// Free memory of the device below which it may refuse a request of few bytes: the driver needs some of its own.
+/// Free bytes of the device below which it may refuse a small request: the driver needs some
+/// itself.
 const MARGIN: u64 = 32 << 20;
-/// What others are asked for at least; also if it is unknown how much is needed. Each time costs a round of all processes.
+/// Fewest bytes that others are asked for, also if the need is unknown. Each round asks all
+/// processes.
 const LEAST: u64 = 256 << 20;
-/// Within this time after others gave memory they are asked for twice as much: there is more to come.
+/// Time after a successful round in which others are asked for twice as much: probably more is
+/// needed.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What came of the last time, for each device.
+/// Result of the last round for a device.
 #[derive(Default)]
 struct Last {
-    /// When others are asked again, and how many bytes they gave then.
+    /// Time before which others are not asked again.
     not_before: Option<Instant>,
     gave: Option<(Instant, u64)>,
-    /// The trace says that others gave memory.
+    /// True once the trace says that others gave memory.
     is_told: bool,
 }
 
 static PEERS: PeerProcesses = PeerProcesses::new();
 static LAST: Mutex<BTreeMap<i32, Last>> = Mutex::new(BTreeMap::new());
 
-/// A device has refused a request of this many bytes; 0 if that is unknown. True if others gave memory back to it, so that it is to be
-/// asked again.
+/// Asks other processes for memory after a device has refused a request of this many bytes; 0 if
+/// the size is unknown. True if others gave memory back, so that the device must be asked again.
 pub fn make_room(device: i32, bytes: u64) -> bool {
     let needed = needed(bytes);
-    // Without a context there the device does not say what is free. A known request comes with a context.
+    // Without a context there, the free memory of the device is unknown. A request of known size
+    // comes with a context.
     is_short(device, needed).unwrap_or(bytes == 0) && ask(device, needed)
 }
 
-/// Asks others for memory of a device. True if it has more.
+/// Asks other processes for memory of a device. True if it now has more.
 fn ask(device: i32, needed: u64) -> bool {
     let Some(room) = room(device, needed) else {
         return false;
     };
     let begun = Instant::now();
     let given = PEERS.make_room(ipc_server::name(), &room, needed, PATIENCE);
-    // Who has not answered yet may have given memory nevertheless.
+    // A process that has not answered yet may have given memory nevertheless.
     let has_room = given > 0 || is_short(device, needed) == Some(false);
     note(device, given, (!has_room).then(|| begun.elapsed()));
     has_room
 }
 
-/// What others are asked for. `None`: they were asked in vain just now.
+/// Returns the request to other processes. `None`: the last round was in vain, and its pause is not
+/// over.
 fn room(device: i32, needed: u64) -> Option<Room> {
     let mut least = LEAST;
     if let Some(last) = LAST.lock().ok()?.get(&device) {
@@ -72,7 +80,8 @@ fn room(device: i32, needed: u64) -> Option<Room> {
     })
 }
 
-/// Notes what came of it. `vain`: how long the answers took, if there is no more memory than before.
+/// Notes the result of a round. `vain`: time that the answers took, if there is no more memory than
+/// before.
 fn note(device: i32, given: u64, vain: Option<Duration>) {
     let Ok(mut all) = LAST.lock() else { return };
     let last = all.entry(device).or_default();
@@ -86,7 +95,8 @@ fn note(device: i32, given: u64, vain: Option<Duration>) {
     }
 }
 
-/// A device with fewer free bytes than this may refuse a request of `bytes`. 0: it is unknown how many are requested.
+/// Returns the free bytes below which a device may refuse a request of `bytes`; 0 is a request of
+/// unknown size.
 fn needed(bytes: u64) -> u64 {
     match bytes {
         0 => LEAST,
@@ -94,7 +104,8 @@ fn needed(bytes: u64) -> u64 {
     }
 }
 
-/// Whether a device has less than this free. `None`: it does not say, as this thread has no context there.
+/// True if a device has fewer free bytes than `needed`. `None`: unknown, as this thread has no
+/// context there.
 fn is_short(device: i32, needed: u64) -> Option<bool> {
     let free = device::driver().free_bytes(device);
     free.map(|free| free < needed)

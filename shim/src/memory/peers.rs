@@ -7,7 +7,7 @@ use crate::cuda::{captures, device};
 use crate::memory::registry::Access;
 use crate::memory::{peer_access, policy, pools};
 
-/// A context was made: its work may use the memory of its device's others.
+/// Notes a new context: its work may use the memory of its device's other contexts.
 pub fn context_made(context: Context, device: i32) {
     peer_access::known(context, device);
     if policy::has_pools() && peer_access::any() {
@@ -17,23 +17,23 @@ pub fn context_made(context: Context, device: i32) {
     }
 }
 
-/// Blocks of `owner` may have been handed out while earlier work on them was unfinished, and only `owner` was made to
-/// wait for that work: an accessor that may use them from now on must wait for it, too.
+/// Makes an accessor wait for earlier work on blocks of `owner`. Blocks may have been handed out
+/// while that work was in progress, and only `owner` was made to wait for it.
 fn follow(accessor: Context, owner: Context) {
     let driver = device::driver();
     if !captures::any()
         && let Ok(event) = driver.record(Stream::all_of(owner))
     {
-        // Without the order the accessor's first work may be early, as it would be natively.
+        // Without the order, the accessor's first work may begin too early, as it would natively.
         let _ = driver.order(Stream::all_of(accessor), event);
         driver.retire(event);
     }
 }
 
-/// A context may use another's memory from here on, or no longer.
+/// Allows or forbids a context to use another context's memory.
 ///
 /// # Errors
-/// The driver's, which twice refused access to memory that is mapped: nothing is enabled then.
+/// The driver's, if it twice refused access to memory that is mapped. Nothing is enabled then.
 pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUresult> {
     if enabled {
         peer_access::peer(accessor, owner);
@@ -45,7 +45,7 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     let Some((accessor, owner)) = ordinal(accessor).zip(ordinal(owner)) else {
         return Ok(());
     };
-    // To driver allocations the driver's own access applies.
+    // The driver itself controls access to driver allocations.
     let Some(entry) = policy::is_paged(owner)
         .then(|| pools::serving_all(owner))
         .flatten()
@@ -60,7 +60,8 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     };
     let result = set();
     if !enabled {
-        // If the driver refuses, the device keeps access that it should have lost: correct programs are unaffected.
+        // If the driver refuses, the device keeps access that it should have lost: correct programs
+        // are unaffected.
         return Ok(());
     }
     // Asked again: the first answer may be an error of earlier work.

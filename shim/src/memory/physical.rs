@@ -1,4 +1,4 @@
-//! Physical memory of a device, which is mapped somewhere or nowhere.
+//! Physical memory of a device or of the host, mapped or not.
 
 use cudarc::driver::sys;
 
@@ -12,7 +12,7 @@ use crate::cuda::{context, device, devices, primary};
 use crate::memory::budget::{self, Place};
 use crate::memory::policy;
 
-/// A context of the device: the current one, or the primary one.
+/// Returns a context of the device: the current one, or the primary one.
 pub fn context_on(device: i32) -> Option<Context> {
     let is_there = |context: &Context| device::driver().ordinal_of(*context) == Ok(device);
     context::current()
@@ -20,7 +20,8 @@ pub fn context_on(device: i32) -> Option<Context> {
         .or_else(|| primary::of(device))
 }
 
-/// Runs a call that makes nothing in a context in one of the device, if there is one.
+/// Runs a call in a context of the device, if there is one. The call must make nothing that belongs
+/// to a context.
 pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     match context_on(device) {
         Some(context) => context::with(context, f),
@@ -28,14 +29,15 @@ pub fn on_device<R>(device: i32, f: impl FnOnce() -> R) -> Result<R, CUresult> {
     }
 }
 
-/// Whether a device's memory is made so that other processes can map it: where `cudaMalloc` is served in pages. Memory of
-/// streams alone has no handles for other processes natively either.
+/// True if a device's memory is made so that other processes can map it: if `cudaMalloc` is served
+/// in pages or elastic segments. Natively, memory that serves streams alone has no handles for
+/// other processes either.
 pub fn is_shareable(device: i32) -> bool {
     let is_elastic = settings::config().elastic != Elastic::Off;
     (policy::is_paged(device) || is_elastic) && devices::has_descriptors(device)
 }
 
-/// Physical memory of a device, its handle.
+/// Makes physical memory of a device and returns its handle.
 ///
 /// # Errors
 /// The driver's; out of memory beyond the limit.
@@ -64,7 +66,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     Ok(handle)
 }
 
-/// Physical memory of the host, of one of its nodes, for a device; its handle.
+/// Makes physical memory on a NUMA node of the host, for a device, and returns its handle.
 ///
 /// # Errors
 /// The driver's.
@@ -85,14 +87,14 @@ pub fn create_on_host(device: i32, node: i32, bytes: u64) -> Result<u64, CUresul
     Ok(handle)
 }
 
-/// Releases what [`create_on_host`] made, and is mapped nowhere.
+/// Releases physical memory that [`create_on_host`] made and that is mapped nowhere.
 pub fn destroy_on_host(handle: u64) {
     // A refusal means that the memory is gone already.
     // SAFETY: the caller made the handle, and gives it back once.
     let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
 }
 
-/// Releases physical memory that is mapped nowhere and whose handle [`create`] made.
+/// Releases physical memory that [`create`] made and that is mapped nowhere.
 pub fn destroy(handle: u64) {
     // A refusal means that the memory is gone with its device already.
     // SAFETY: the pool made the handle, and gives it back once.

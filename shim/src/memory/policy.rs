@@ -1,4 +1,4 @@
-//! The ways in which memory is served: as the configuration says, as far as the devices can.
+//! The ways in which memory is served: by the configuration, as far as the devices can.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,24 +9,24 @@ use crate::base::settings;
 use crate::cuda::devices;
 use crate::record::trace;
 
-/// Tells whether memory is served by pools of this library.
+/// True if pools of this library serve memory.
 #[inline]
 pub fn has_pools() -> bool {
     settings::config().policy != Policy::Off
 }
 
-/// Tells whether this library only records. What the driver refuses is refused then.
+/// True if this library only records. A refusal of the driver then reaches the program.
 pub fn is_off() -> bool {
     !has_pools() && settings::config().elastic == Elastic::Off
 }
 
-/// Tells whether `cudaMalloc` of a device is served in pages, and not in driver allocations.
+/// True if `cudaMalloc` of a device is served in pages, and not in driver allocations.
 #[inline]
 pub fn is_paged(device: i32) -> bool {
     settings::config().policy == Policy::Vmm && devices::has_virtual_memory(device)
 }
 
-/// Tells whether pools of this library serve the streams of a device: in pages, or not at all.
+/// True if pools of this library serve the streams of a device: in pages, or not at all.
 pub fn serves_streams(device: i32) -> bool {
     let is_possible = devices::has_virtual_memory(device);
     if has_pools() && !is_possible {
@@ -36,7 +36,8 @@ pub fn serves_streams(device: i32) -> bool {
     has_pools() && is_possible
 }
 
-/// Notes that `cudaMalloc` of a device is served in driver allocations, if the user did not ask for that.
+/// Notes that `cudaMalloc` of a device is served in driver allocations, if the user did not ask for
+/// that.
 pub fn serves_whole(device: i32) {
     if settings::config().policy == Policy::Vmm {
         let name = format!("device.{device}.policy");

@@ -1,5 +1,5 @@
-//! The life of pools: which pool is a device's current one, and what the end of a pool or of a context means for the
-//! pools.
+//! The life of pools: selects a device's current pool, and acts on the end of a pool or of a
+//! context.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::record::events::Held;
 
 /// Registers a pool, with its own settings.
 pub fn add(requests: Requests, device: i32, settings: Settings) -> Option<&'static RegisteredPool> {
-    // Before there is a pool: it must know of a capture that begins meanwhile.
+    // Before there is a pool: a new pool must know of a capture that begins meanwhile.
     caches::add(Place::Pools, &Pools);
     registry::add(requests, device, settings, || {
         if captures::any() {
@@ -35,7 +35,7 @@ fn note_idle(entry: &RegisteredPool) {
     entry.pool.device_idle(is_alone);
 }
 
-/// The program destroyed a pool: its blocks live on until they are freed.
+/// Ends a pool that the program destroyed: its blocks live on until they are freed.
 pub fn destroyed(handle: u64) {
     if let Some(entry) = of(handle) {
         entry.end();
@@ -46,7 +46,7 @@ pub fn destroyed(handle: u64) {
     changed();
 }
 
-/// A device's current pool, if it is one of ours.
+/// Returns a device's current pool, if this library serves it.
 pub fn current(device: i32) -> Option<&'static RegisteredPool> {
     let (mut pool, mut of_driver) = (ptr::null_mut(), ptr::null_mut());
     // SAFETY: both are ours to write.
@@ -59,7 +59,7 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
     if asked != SUCCESS || pool.is_null() {
         return None;
     }
-    // A pool of the program's was taken in when it was made, unless it is one that we leave alone.
+    // A pool that the program made was added when it was made, unless the driver keeps it.
     let entry = match pool == of_driver {
         true => default(device, pool as u64),
         false => of(pool as u64),
@@ -67,12 +67,13 @@ pub fn current(device: i32) -> Option<&'static RegisteredPool> {
     entry.filter(|entry| !entry.is_aside())
 }
 
-/// A device's default pool, taken in if it is not yet.
+/// Returns a device's default pool, added if it is not yet.
 pub fn default(device: i32, handle: u64) -> Option<&'static RegisteredPool> {
     of(handle).or_else(|| add_of_streams(handle, device, of_default()))
 }
 
-/// Registers a pool of streams, by the driver's handle. `None`: the driver's own pools serve the device.
+/// Registers a pool of streams, by the driver's handle. `None`: the driver's own pools serve the
+/// device.
 pub fn add_of_streams(
     handle: u64,
     device: i32,
@@ -83,8 +84,9 @@ pub fn add_of_streams(
         .flatten()
 }
 
-/// The pool that serves a device's `cudaMalloc`, in pages: the default pool of its streams, so that what one family of
-/// calls has cached serves the other. Another one if the device has no pools.
+/// Returns the pool that serves a device's `cudaMalloc`, in pages. It is the default pool of the
+/// device's streams, so that both families of calls share one cache. It is another pool if the
+/// driver has no pools on the device.
 pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     let make = || {
         let mut default_pool = ptr::null_mut();
@@ -100,7 +102,7 @@ pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     (!entry.is_aside()).then_some(entry)
 }
 
-/// The settings of a device's own pool.
+/// Returns the settings of a device's own pool.
 pub fn of_default() -> Settings {
     Settings {
         reuse: settings::config().reuse,
@@ -115,8 +117,8 @@ pub fn context_leaves(doomed: Context) {
     }
 }
 
-/// A context has ended, and the blocks of `cudaMalloc` in it; stream-ordered ones live on. Returns the bytes that
-/// `cudaMalloc` had handed out there.
+/// Removes the blocks of `cudaMalloc` in a context that has ended; stream-ordered blocks live on.
+/// Returns the bytes that `cudaMalloc` had handed out there.
 pub fn context_gone(gone: Context) -> u64 {
     changed();
     let mut live = 0;
@@ -134,7 +136,7 @@ pub fn context_gone(gone: Context) -> u64 {
     live
 }
 
-/// All pools, as one of all caches.
+/// All pools, as one of the caches.
 struct Pools;
 
 impl Cache for Pools {
@@ -185,7 +187,7 @@ impl Cache for Pools {
             let stats = entry.pool.stats();
             let unused = stats.cached();
             figures.all += unused;
-            // What is freed in a destroyed pool serves no further request of its own.
+            // Memory freed in a destroyed pool serves no further request of that pool.
             if entry.kind != Kind::Streams || entry.is_ended() {
                 figures.cached += unused;
                 continue;

@@ -1,7 +1,9 @@
-//! The pools of this process: those of streams by the driver's handles, and those of `cudaMalloc` by their contexts.
+//! The pools of this process: pools of streams by the driver's handles, and pools of `cudaMalloc`
+//! by their contexts.
 //!
-//! A pool object is the driver's own and stays empty there: functions without a hook of ours still know it. Ours are
-//! only ever added: a pool that was found once can be used without a lock.
+//! A pool object is the driver's own and stays empty there, so that functions without a hook still
+//! know it. Pools of this library are only ever added: a pool that was found once can be used
+//! without a lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -18,16 +20,16 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::record::trace;
 
-/// Pools of one process, at most; memory of further ones is the driver's.
+/// Most pools of one process. The driver serves memory of further ones.
 const MOST: usize = 1024;
-/// Bytes of addresses of one pool.
+/// Least and most bytes of addresses of one pool.
 const LEAST_ADDRESSES: u64 = 1 << 36;
 const MOST_ADDRESSES: u64 = 1 << 44;
 
-/// The requests that a pool is for.
+/// The requests that a pool serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requests {
-    /// Those for streams, by the driver's handle of their pool.
+    /// Requests for streams, by the driver's handle of their pool.
     Streams(u64),
     /// `cudaMalloc` on a device whose driver has no pools, by its ordinal.
     Device(i32),
@@ -36,7 +38,7 @@ pub enum Requests {
 }
 
 impl Requests {
-    /// The number that tells it from others of its kind; never 0.
+    /// Returns a number that no other requests of the same kind have; never 0.
     fn number(self) -> u64 {
         match self {
             Requests::Streams(handle) => handle,
@@ -62,31 +64,34 @@ pub enum Kind {
     Context,
 }
 
-/// One pool.
+/// A pool of this process, with its state in this library.
 pub struct RegisteredPool {
     pub kind: Kind,
-    /// The number of its [`Requests`]; 0 once the program has destroyed the pool, or its context has ended.
+    /// The number of its [`Requests`]; 0 once the program has destroyed the pool, or its context
+    /// has ended.
     number: AtomicU64,
-    /// Its context is about to end: its addresses may be another's.
+    /// True while its context is about to end: its addresses may be in use by other memory.
     is_closed: AtomicBool,
     /// The ordinal of its device.
     pub device: i32,
-    /// Set when our pool was found unable to serve: the driver's own pool serves then.
+    /// True once the pool was found unable to serve: the driver's own pool serves then.
     aside: AtomicBool,
-    /// Set when `cudaMalloc` is served, too, or only.
+    /// True if it serves `cudaMalloc`, alone or beside streams.
     serves_all: AtomicBool,
-    /// Devices that may use its memory: by peer access of contexts, and because the program gave the pool to them.
+    /// Devices that may use its memory: by peer access of contexts, and because the program gave
+    /// them access to the pool.
     access: Mutex<[Vec<i32>; 2]>,
-    /// Set when a synchronisation did not give back what it would have without captures and graphs.
+    /// True if a synchronisation left memory that it would have freed without captures and graphs.
     pub(super) owes: AtomicBool,
-    /// Our pool.
+    /// The pool of this library.
     pub pool: Pool<Cuda>,
-    /// Where the trace has its blocks.
+    /// State of its blocks in the trace.
     pub numbers: Numbers,
 }
 
 impl RegisteredPool {
-    /// The driver's handle; 0 once the program destroyed the pool, and for a pool of `cudaMalloc` only.
+    /// Returns the driver's handle; 0 once the program destroyed the pool, and for a pool of
+    /// `cudaMalloc` only.
     pub fn handle(&self) -> u64 {
         match self.kind {
             Kind::Streams => self.number.load(Ordering::Acquire),
@@ -99,30 +104,31 @@ impl RegisteredPool {
         self.number.load(Ordering::Acquire) == 0
     }
 
-    /// The pool gets no further requests.
+    /// Ends the pool: it gets no further requests.
     pub fn end(&self) {
         self.number.store(0, Ordering::Release);
         self.is_closed.store(false, Ordering::Release);
     }
 
-    /// Its context is about to end, or does not end after all: its blocks are found by no address meanwhile.
+    /// Closes the pool while its context is about to end, or opens it again. Its blocks are found
+    /// by no address meanwhile.
     pub fn close(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::Release);
     }
 
-    /// Tells whether it is the pool of such requests.
+    /// True if it is the pool of such requests.
     #[inline(always)]
     pub fn is_for(&self, requests: Requests) -> bool {
         self.kind == requests.kind() && self.number.load(Ordering::Acquire) == requests.number()
     }
 
-    /// Whether it serves `cudaMalloc`.
+    /// True if it serves `cudaMalloc`.
     pub fn serves_all(&self) -> bool {
         self.serves_all.load(Ordering::Relaxed)
     }
 
-    /// Changes which devices may use its memory for one reason; each may for either. If the driver refuses, all is as
-    /// it was.
+    /// Changes the devices that may use its memory for one reason. A device may use it for either
+    /// reason. If the driver refuses, the lists and the access are as before.
     ///
     /// # Errors
     /// The driver's.
@@ -147,14 +153,15 @@ impl RegisteredPool {
         })
     }
 
-    /// Whether the driver serves new requests instead, because ours was refused memory in pages.
+    /// True if the driver serves new requests instead, because this pool was refused memory in
+    /// pages.
     #[inline]
     pub fn is_aside(&self) -> bool {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// After a request failed: whether it was for the want of memory in pages, so that the driver serves it
-    /// and all later ones. Said once for each pool.
+    /// True if the driver must serve a failed request, and all later ones: the pool was refused
+    /// memory in pages. Reported once for each pool.
     pub fn steps_aside(&self) -> bool {
         let Some((call, error)) = self.pool.refusal() else {
             return false;
@@ -169,18 +176,18 @@ impl RegisteredPool {
         true
     }
 
-    /// Whether a stream runs on the pool's device.
+    /// True if a stream runs on the pool's device.
     pub fn is_on_device_of(&self, stream: Stream) -> bool {
         device::driver().ordinal_of(stream.context) == Ok(self.device)
     }
 }
 
-/// Why a device may use a pool's memory.
+/// The reason for which a device may use a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// A context of it has peer access to one of the pool's device.
+    /// A context of the device has peer access to a context of the pool's device.
     Peers,
-    /// The program gave that device access to the pool.
+    /// The program gave the device access to the pool.
     Program,
 }
 
@@ -188,7 +195,7 @@ pub enum Access {
 static SERVING_ALL: [AtomicPtr<RegisteredPool>; 64] =
     [const { AtomicPtr::new(ptr::null_mut()) }; 64];
 
-/// The pool that serves a device's `cudaMalloc`, once there is one.
+/// Returns the pool that serves a device's `cudaMalloc`, once there is one.
 #[inline]
 pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     let slot = SERVING_ALL.get(device as usize)?;
@@ -196,7 +203,7 @@ pub fn serving_all(device: i32) -> Option<&'static RegisteredPool> {
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-/// A pool serves its device's `cudaMalloc` from now on.
+/// Makes a pool serve its device's `cudaMalloc`.
 pub fn serve_all(entry: &'static RegisteredPool) {
     entry.serves_all.store(true, Ordering::Relaxed);
     if let Some(slot) = SERVING_ALL.get(entry.device as usize) {
@@ -208,21 +215,21 @@ static ENTRIES: [AtomicPtr<RegisteredPool>; MOST] =
     [const { AtomicPtr::new(ptr::null_mut()) }; MOST];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static ADDING: Mutex<()> = Mutex::new(());
-/// Counts the changes after which what threads remember of streams is not valid any more.
+/// Number of changes that made the streams remembered by threads invalid, from 1.
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// What threads remember of streams is valid while this number stays.
+/// Returns a number. The streams remembered by threads are valid as long as it is unchanged.
 #[inline]
 pub fn epoch() -> u64 {
     EPOCH.load(Ordering::Acquire)
 }
 
-/// Something changed about streams, or about which pool is a device's current one.
+/// Notes a change of streams, or of a device's current pool.
 pub fn changed() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
-/// All pools that hold or may hold memory.
+/// Returns all pools that hold or may hold memory.
 #[inline]
 pub fn all() -> impl Iterator<Item = &'static RegisteredPool> {
     let count = COUNT.load(Ordering::Acquire);
@@ -232,37 +239,37 @@ pub fn all() -> impl Iterator<Item = &'static RegisteredPool> {
     })
 }
 
-/// The pools of a device, or of all.
+/// Returns the pools of a device, or of all devices.
 pub fn on(device: Option<i32>) -> impl Iterator<Item = &'static RegisteredPool> {
     all().filter(move |entry| device.is_none_or(|device| entry.device == device))
 }
 
-/// Whether there is a pool. Cheap: for calls that have nothing to do without.
+/// True if there is a pool. Cheap: for calls that need nothing else without pools.
 #[inline]
 pub fn any() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// The pool of a driver's handle, if it is one of ours.
+/// Finds the pool of a driver's handle, if this library serves it.
 #[inline]
 pub fn of(handle: u64) -> Option<&'static RegisteredPool> {
     find(Requests::Streams(handle)).filter(|_| handle != 0)
 }
 
-/// The pool of some requests.
+/// Finds the pool of some requests.
 #[inline]
 pub fn find(requests: Requests) -> Option<&'static RegisteredPool> {
     all().find(|entry| entry.is_for(requests))
 }
 
-/// The pool that an address may belong to.
+/// Finds the pool that an address may belong to.
 #[inline]
 pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
     by_address().find(|entry| entry.pool.owns(address))
 }
 
-/// All pools whose blocks are found by their addresses. Pools of pages come first: they know their addresses without a
-/// lock.
+/// Returns all pools whose blocks are found by their addresses. Pools of pages come first: they find
+/// their addresses without a lock.
 #[inline]
 pub fn by_address() -> impl Iterator<Item = &'static RegisteredPool> {
     let open = || all().filter(|entry| !entry.is_closed.load(Ordering::Acquire));
@@ -270,8 +277,8 @@ pub fn by_address() -> impl Iterator<Item = &'static RegisteredPool> {
     in_pages.chain(open().filter(|entry| !entry.pool.is_pages()))
 }
 
-/// Registers a pool, with its own settings. If no existing pool serves it, calls `made` after making one.
-/// `None`: there are too many pools.
+/// Registers a pool, with its own settings, and calls `made` after making one. An existing or an
+/// unused pool is taken without that call. `None`: there are too many pools.
 pub fn add(
     requests: Requests,
     device: i32,
@@ -323,7 +330,7 @@ pub fn add(
         pool: Pool::new(device, settings),
         numbers: Numbers::new(),
     }));
-    // What captures now may use this pool, too.
+    // Captures in progress may use this pool, too.
     captures::with_open(|open| {
         open.for_each(|capture| entry.pool.capture_began(capture));
         slot.store(entry, Ordering::Release);
@@ -333,7 +340,8 @@ pub fn add(
     Some(entry)
 }
 
-/// Bytes of addresses to reserve for a pool: several times the device's memory, which moves about there.
+/// Returns the bytes of addresses to reserve for a pool: several times the device's memory, whose
+/// place there changes.
 fn addresses(device: i32) -> u64 {
     let mut total = 0;
     // SAFETY: `total` is ours to write.

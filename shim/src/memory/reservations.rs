@@ -1,5 +1,5 @@
-//! Addresses that this library has reserved, where pools, segments and imports have memory.
-//! The program's own calls about mapped memory must not reach them.
+//! Addresses that this library has reserved for the memory of pools, segments and imports. The
+//! program's own calls for mapped memory must not reach them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,19 +7,19 @@ use std::sync::{Mutex, PoisonError};
 /// Bytes of each range, by its first address.
 static RANGES: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 
-/// The driver has reserved a range of this many bytes.
+/// Adds a range of this many bytes that the driver has reserved.
 pub fn add(base: u64, bytes: u64) {
     let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
     ranges.insert(base, bytes);
 }
 
-/// The range that begins at an address is about to go back.
+/// Removes the range that begins at an address, before it is given back to the driver.
 pub fn remove(base: u64) {
     let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
     ranges.remove(&base);
 }
 
-/// Tells whether any of `bytes` bytes from an address on are reserved.
+/// True if any of `bytes` bytes from an address on are reserved.
 pub fn overlap(address: u64, bytes: u64) -> bool {
     let last = address.saturating_add(bytes.saturating_sub(1));
     let ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,14 @@
-//! Requests that found no memory while other threads were giving memory back, or while other processes have some that they do
-//! not use.
+//! Requests that found no memory while other threads were giving memory back, or while other
+//! processes have unused memory.
 //!
-//! Memory that is being given back counts neither as the pool's nor as the driver's: a request that comes just then
-//! finds none and would fail although there is memory. So a failed request is tried again, one thread at a time, after
-//! the other threads' calls are over. It is not tried again if no other thread was giving memory back or asking, unless
-//! another process gives memory back when it is asked to (`peer_processes.rs`).
+//! Memory that is being given back counts neither as the pool's nor as the driver's. A request at
+//! that moment finds none, and would fail although there is memory. So a failed request is tried
+//! again, one thread at a time, after the other threads' calls.
+//!
+//! It is tried again in two cases only:
+//!
+//! * Another thread was giving memory back or asking for it.
+//! * Another process gives memory back when it is asked to (`peer_processes.rs`).
 
 use std::sync::Mutex;
 
@@ -15,17 +19,18 @@ use crate::memory::activity::Active;
 use crate::memory::{budget, memory_info, peer_processes, room};
 use crate::record::events;
 
-/// Held by the thread that tries again.
+/// Lock held by the thread that tries again.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How often a request is tried again while others come and go.
+/// Most times that a request is tried again while other threads begin and end theirs.
 const TIMES: u32 = 3;
 
-/// Calls `ask` for this many bytes of a device; calls it again if other threads were moving memory meanwhile, or if other
-/// processes give memory back to the device. Nothing of it is counted against the limit yet.
+/// Calls `ask` for this many bytes of a device. Calls it again if other threads were moving memory
+/// meanwhile, or if other processes give memory back to the device. The request must not be counted
+/// against the limit yet.
 ///
 /// # Errors
-/// Those of `ask`.
+/// The error of `ask`.
 pub fn ask<T>(
     device: i32,
     bytes: u64,
@@ -37,10 +42,11 @@ pub fn ask<T>(
     }
 }
 
-/// Calls `ask` for this many bytes of a device that has refused them, if other processes give memory back to it.
+/// Calls `ask` for this many bytes of a device that has refused them, if other processes give
+/// memory back to it.
 ///
 /// # Errors
-/// Those of `ask`; out of memory.
+/// The error of `ask`; out of memory.
 pub fn ask_beside_peers<T>(
     device: i32,
     bytes: u64,
@@ -55,7 +61,7 @@ pub fn ask_beside_peers<T>(
 /// Calls `ask`; calls it again if other threads were moving memory meanwhile.
 ///
 /// # Errors
-/// Those of `ask`.
+/// The error of `ask`.
 pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T, CUresult> {
     let active = Active::begin();
     let mut result = ask();
@@ -75,7 +81,7 @@ pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T,
     result
 }
 
-/// Records a request that could not be met.
+/// Records a request that failed.
 pub fn refused(class: Class, bytes: u64, error: CUresult) {
     let figures = memory_info::of_device();
     events::out_of_memory(class, bytes, error, figures, memory_info::of_caches);

@@ -1,4 +1,5 @@
-//! Stream-ordered memory: requests and frees, served by our pools in the order of the streams.
+//! Stream-ordered memory: requests and frees, served by this library's pools in the order of the
+//! streams.
 
 use gpushim_alloc::{FreeError, Stream};
 
@@ -13,7 +14,7 @@ use crate::memory::registry::{self, RegisteredPool};
 use crate::memory::{growth, policy, shortage, targets, whole};
 use crate::record::{events, trace};
 
-/// Whether a call on this stream becomes a part of a graph; the driver's error if that is unknown.
+/// True if a call on this stream becomes a part of a graph; the driver's error if that is unknown.
 #[inline(always)]
 pub fn asked_captured(stream: u64) -> Result<bool, CUresult> {
     if captures::any() {
@@ -34,25 +35,25 @@ fn ask_captured(stream: u64) -> Result<bool, CUresult> {
     }
 }
 
-/// The result of a free of a live block on a stream that takes part in a capture in a way that the driver
-/// does not allow. On the legacy stream it invalidates the captures of the others (measured on an H100).
+/// Returns the result of a free of a live block on a stream whose capture does not allow it. On the
+/// legacy stream, the free invalidates the captures of other streams (measured on an H100).
 #[cold]
 pub fn refused(stream: u64, error: CUresult) -> CUresult {
     if error == CAPTURE_IMPLICIT {
-        // As any use of that stream does; asking whether it captures does not.
+        // Any use of that stream invalidates them, but the query of its capture status does not.
         // SAFETY: the stream is the legacy one.
         thread::call(|| unsafe { real::cuStreamQuery(stream as Handle) });
     }
     error
 }
 
-/// Whether a call on this stream becomes a part of a graph, or may.
+/// True if a call on this stream becomes a part of a graph, or may.
 #[inline]
 pub fn is_captured(stream: u64) -> bool {
     asked_captured(stream) != Ok(false)
 }
 
-/// Asks the driver once more if it fails: such a question may report the failure of earlier work.
+/// Asks the driver once more if it fails: such a query may report the failure of earlier work.
 fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
     thread::call(|| match ask() {
         SUCCESS => Ok(()),
@@ -63,8 +64,8 @@ fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
     })
 }
 
-/// The stream of a free of ours; else the driver's error for it.
-/// The address must not reach the driver, which would free memory that the pool holds.
+/// Returns the stream on which a pool's block is freed, or the driver's error for it. The address
+/// must not reach the driver, which would free memory that the pool holds.
 #[inline(always)]
 fn freed_on(handle: u64) -> Result<Stream, CUresult> {
     if let Some(target) = targets::target(handle) {
@@ -77,7 +78,7 @@ fn freed_on(handle: u64) -> Result<Stream, CUresult> {
     Ok(target.stream)
 }
 
-/// The stream and the pool of a request. `None`: the driver must answer.
+/// Returns the stream and the pool of a request. `None`: the driver must answer.
 #[inline(always)]
 fn served(
     bytes: usize,
@@ -96,7 +97,8 @@ fn served(
     Some((entry, target.stream))
 }
 
-/// Memory for a stream, from a pool or from its device's current one. `None`: the driver must answer.
+/// Allocates for a stream from a pool, or from its device's current pool. `None`: the driver must
+/// answer.
 #[inline(always)]
 pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u64, CUresult>> {
     let (entry, stream) = served(bytes, stream, pool)?;
@@ -106,14 +108,15 @@ pub fn allocate(bytes: usize, stream: u64, pool: Option<u64>) -> Option<Result<u
     }
 }
 
-/// The address of memory that a pool can hand out at once, for callers that have another way to get memory.
+/// Allocates memory that a pool can hand out at once, for callers that have another way to get
+/// memory.
 #[inline]
 pub fn allocate_at_once(bytes: usize, stream: u64, pool: Option<u64>) -> Option<u64> {
     let (entry, stream) = served(bytes, stream, pool)?;
     allocate_cached(entry, stream, bytes as u64)
 }
 
-/// The address of memory for a stream that a pool has cached.
+/// Allocates memory for a stream that a pool has cached. Returns its address.
 #[inline(always)]
 pub fn allocate_cached(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Option<u64> {
     if entry.pool.has_caches() {
@@ -124,7 +127,8 @@ pub fn allocate_cached(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Op
     Some(grant.address)
 }
 
-/// The same where threads crowd at the pool. A function of its own: the others are as fast as if it were not there.
+/// Allocates as [`allocate_cached`] from a pool with thread caches. A separate function, so that it
+/// does not slow the other path down.
 #[inline(never)]
 fn take_beside_caches(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Option<u64> {
     let grant = entry.pool.try_allocate(stream, bytes)?;
@@ -132,7 +136,7 @@ fn take_beside_caches(entry: &RegisteredPool, stream: Stream, bytes: u64) -> Opt
     Some(grant.address)
 }
 
-/// Memory for a stream from a pool, by calls of the driver. `None`: the driver must answer.
+/// Allocates for a stream from a pool, with calls of the driver. `None`: the driver must answer.
 #[cold]
 pub fn allocate_slowly(
     entry: &RegisteredPool,
@@ -163,7 +167,7 @@ pub fn allocate_slowly(
     }
 }
 
-/// Memory of ours that is freed on a stream. `None`: it is not ours.
+/// Frees a pool's block on a stream. `None`: no pool owns the address.
 #[inline(always)]
 pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
     let entry = registry::owner(address)?;
@@ -172,9 +176,9 @@ pub fn free_on(address: DevicePtr, stream: u64) -> Option<CUresult> {
             Ok(stream) => free_from(entry, address, stream),
             Err(error) => error,
         },
-        // A graph can only free what it allocates; the capture goes on (measured on an H100).
+        // A graph can only free its own allocations. The capture goes on (measured on an H100).
         Ok(true) => INVALID_VALUE,
-        // The driver looks at the address first.
+        // The driver checks the address first.
         Err(_) if !is_live(entry, address) => INVALID_VALUE,
         Err(error) => refused(stream, error),
     })
@@ -185,8 +189,8 @@ fn is_live(entry: &RegisteredPool, address: DevicePtr) -> bool {
     found.is_some_and(|found| found.address == address)
 }
 
-/// Takes an address back into its pool, in the order of a stream. A function of its own: what records the free is inlined
-/// where it has one caller.
+/// Frees a block into its pool, in the order of a stream. A separate function: the code that
+/// records the free is inlined in functions with one caller.
 #[inline(never)]
 pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
     if entry.pool.has_caches() {
@@ -198,7 +202,7 @@ pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> 
     freed.map_or_else(code, |()| SUCCESS)
 }
 
-/// The same where threads crowd at the pool.
+/// Frees as [`free_from`] into a pool with thread caches.
 #[inline(never)]
 fn free_beside_caches(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> CUresult {
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
@@ -206,7 +210,7 @@ fn free_beside_caches(entry: &RegisteredPool, address: DevicePtr, stream: Stream
     freed.map_or_else(code, |()| SUCCESS)
 }
 
-/// An error of a free as the driver would give it.
+/// Converts an error of a free to the driver's code.
 pub fn code(error: FreeError<CUresult>) -> CUresult {
     match error {
         FreeError::Unknown | FreeError::NotLive => INVALID_VALUE,

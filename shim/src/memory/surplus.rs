@@ -1,4 +1,5 @@
-//! Memory that pools hold beyond their threshold: given back at synchronisations, or when no capture holds it any more.
+//! Memory that pools hold beyond their threshold: given back at synchronisations, or once no
+//! capture holds it.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +13,8 @@ use crate::memory::peer_access;
 use crate::memory::registry::{self, RegisteredPool, all};
 use crate::record::events;
 
-/// Gives back what a pool must not keep at a synchronisation; memory that captures and graphs hold is given back later.
+/// Gives back memory that a pool must not keep at a synchronisation. Memory of captures and graphs
+/// is given back later.
 pub fn release_surplus(entry: &RegisteredPool) {
     if !entry.pool.is_above_threshold() {
         return;
@@ -24,7 +26,7 @@ pub fn release_surplus(entry: &RegisteredPool) {
     entry.owes.store(waits, Ordering::Relaxed);
 }
 
-/// A capture is over, or a graph is gone: what pools were to give back before goes.
+/// Gives back the memory that pools still owe, after the end of a capture or of a graph.
 pub fn release_owed() {
     if !captures::any() {
         let owing = |entry: &&RegisteredPool| entry.owes.swap(false, Ordering::Relaxed);
@@ -32,15 +34,15 @@ pub fn release_owed() {
     }
 }
 
-/// Gives back what a pool holds beyond `keep` bytes, because the program asked for that.
+/// Gives back memory that a pool holds beyond `keep` bytes, because the program asked for it.
 pub fn trim_to(entry: &RegisteredPool, keep: u64) {
     let _active = Active::begin();
     let bytes = entry.pool.trim_streams(device::driver(), keep);
     events::trimmed_to(entry.device, keep, bytes);
 }
 
-/// Calls a function that waits for a stream or for a whole context, after which pools know what
-/// is over and give back what they are not to keep.
+/// Calls a function that waits for a stream or for a whole context. Afterwards pools know the
+/// complete work, and give surplus memory back.
 pub fn synchronize(
     context: Option<Context>,
     stream: Option<Stream>,
@@ -49,7 +51,8 @@ pub fn synchronize(
     let Some(context) = context.filter(|_| registry::any()) else {
         return call();
     };
-    // A stream's synchronisation is frequent: it is only of interest where memory may go back.
+    // Synchronisations of streams are frequent: only pools that may then give memory back take
+    // part.
     let interested = |entry: &&RegisteredPool| stream.is_none() || entry.pool.is_above_threshold();
     let alone = !peer_access::any() || peer_access::of(context).is_empty();
     let marks: Vec<(&RegisteredPool, Mark)> = all()

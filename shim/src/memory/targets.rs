@@ -14,14 +14,13 @@ use crate::memory::registry::{self, RegisteredPool};
 /// A stream and the pool that serves it.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// The stream.
     pub stream: Stream,
-    /// Its device's current pool, if that is one of ours.
+    /// Its device's current pool, if this library serves it.
     pub entry: Option<&'static RegisteredPool>,
 }
 
-/// What a stream handle, 0 not among them, means in this thread. `None`: no stream, or one that we
-/// know nothing of.
+/// Resolves a stream handle other than 0 in this thread. `None`: it is no stream, or an unknown
+/// one.
 #[inline]
 pub fn target(handle: u64) -> Option<Target> {
     let special = handle <= Stream::PER_THREAD;
@@ -77,7 +76,7 @@ fn ask(handle: u64) -> Option<Target> {
     Some(Target { stream, entry })
 }
 
-/// The default streams of this thread are in use: pools are informed when it ends.
+/// Arranges that pools are informed of this thread's end: its default streams are in use.
 #[cold]
 fn has_streams() {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
@@ -87,20 +86,21 @@ fn has_streams() {
         (unsafe { libc::pthread_key_create(&mut key, Some(ended)) } == 0).then_some(key)
     });
     if let Some(key) = key {
-        // A pthread key and not a Rust destructor: the program's destructors that use the streams run before it, and
-        // one that runs later has this one called again. SAFETY: the key is valid; the value is not followed.
+        // A pthread key and not a Rust destructor: the program's destructors that use the streams
+        // run before it. If one runs later, this destructor is called again. SAFETY: the key is
+        // valid; the value is not dereferenced.
         unsafe { libc::pthread_setspecific(*key, thread::serial() as *const c_void) };
     }
 }
 
-/// A thread whose default streams were in use ends.
+/// Ends the default streams of a thread that used them: the destructor of its pthread key.
 extern "C" fn ended(serial: *mut c_void) {
-    // Forgets what the thread remembers of streams: if it uses one again, it is registered again.
+    // Forgets the thread's last stream: if the thread uses a stream again, it is registered again.
     thread::with(|t| t.stream_epoch.set(0));
     boundary::run(|| (), || thread_gone(serial as u64));
 }
 
-/// A stream is about to be destroyed.
+/// Removes a stream that is about to be destroyed.
 pub fn stream_gone(handle: u64) {
     registry::changed();
     if !registry::any() {
@@ -112,7 +112,7 @@ pub fn stream_gone(handle: u64) {
     registry::changed();
 }
 
-/// A thread has ended, and with it its default streams.
+/// Removes the default streams of a thread that has ended.
 fn thread_gone(thread: u64) {
     registry::all().for_each(|entry| entry.pool.thread_gone(device::driver(), thread));
 }

@@ -8,7 +8,7 @@ use crate::cuda::device;
 use crate::memory::registry::{self, Kind, RegisteredPool, Requests};
 use crate::memory::{policy, pools};
 
-/// The pool of a context, once there is one. Each thread remembers the last.
+/// Returns the pool of a context, once there is one. Each thread remembers the last.
 #[inline(always)]
 pub fn known(context: Context) -> Option<&'static RegisteredPool> {
     let last = thread::with(|t| t.whole_entry.get()).cast::<RegisteredPool>();
@@ -26,7 +26,7 @@ fn find(context: Context) -> Option<&'static RegisteredPool> {
     Some(entry)
 }
 
-/// The pool of a context of a device, made if there is none.
+/// Returns the pool of a context of a device, made if there is none.
 pub fn pool(context: Context, device: i32) -> Option<&'static RegisteredPool> {
     policy::serves_whole(device);
     let home = Home {
@@ -40,13 +40,13 @@ pub fn pool(context: Context, device: i32) -> Option<&'static RegisteredPool> {
     pools::add(Requests::Context(context), device, settings)
 }
 
-/// A context is about to end: its blocks are found by no address from here on. Its addresses may be another thread's
-/// before the driver's call returns.
+/// Closes the pool of a context that is about to end: no address finds its blocks any more. Other
+/// threads may get its addresses before the driver's call returns.
 pub fn context_leaves(doomed: Context) {
     close(doomed, true);
 }
 
-/// The context did not end after all.
+/// Opens the pool of a context again that did not end.
 pub fn context_stays(context: Context) {
     close(context, false);
 }
@@ -57,7 +57,8 @@ fn close(context: Context, is_closed: bool) {
     }
 }
 
-/// A context has ended, and its allocations with it. Returns the bytes that were handed out and held.
+/// Removes the pool of a context that has ended, and its allocations. Returns the bytes that were
+/// handed out and held.
 pub fn context_gone(gone: Context) -> (u64, u64) {
     let Some(entry) = registry::find(Requests::Context(gone)) else {
         return (0, 0);
@@ -67,7 +68,8 @@ pub fn context_gone(gone: Context) -> (u64, u64) {
     bytes
 }
 
-/// After a free: the driver gets the memory of blocks that others reached from outside the process.
+/// Gives freed blocks back to the driver that other processes or APIs could reach. Called after a
+/// free.
 #[inline]
 pub fn freed(entry: &RegisteredPool) {
     if entry.kind == Kind::Context && entry.pool.has_exported() {

@@ -1,8 +1,9 @@
-//! The command that explains a request that ran out of memory, started while the process still runs.
+//! The command that explains a request that ran out of memory, started while the process still
+//! runs.
 //!
-//! The failing thread only leaves a notice: the background thread starts the command, or the end of the
-//! process does. The command gets the path of the trace. The program does not notice it: its `wait`
-//! does not see the child, and nothing waits.
+//! The failing thread only leaves a notice. The background thread starts the command, or else the
+//! end of the process does. The command gets the path of the trace. The program does not notice the
+//! command: its `wait` does not see the child, and nothing waits.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,25 +18,27 @@ use crate::base::{apart, boundary, preloaded, settings, stderr};
 use crate::record::shortages::{self, By};
 use crate::record::{owners, trace};
 
-/// Requests of a process that are explained at most.
+/// Most requests of a process that are explained.
 const MOST: u32 = 5;
-/// The least time between two explanations.
+/// Least time between two explanations.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The longest such time, where request after request of the driver's was met after all.
+/// Longest such time. It grows while the driver's failed requests need no explanation.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// Time for a framework that announces its tensors to be met after all, or to announce its own failure.
+/// Time for a framework with announced tensors to get its memory after all, or to announce its own
+/// failure.
 const SETTLES: Duration = Duration::from_millis(200);
-/// Time for the program's main thread to tell who keeps what, and how often that is looked at.
+/// Longest wait for the walk that finds the owners of blocks, and the time between two checks of
+/// it.
 const WALKS: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
-/// After which time the command has ended, whatever became of it.
+/// Time after which the command counts as ended in any case.
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Facts that are known when the trace is opened.
 struct Prepared {
     trace: CString,
     environment: Vec<CString>,
-    /// The folder of the library, if that is known.
+    /// The folder of this library, if it is known.
     folder: Option<PathBuf>,
     path: Option<OsString>,
 }
@@ -55,13 +58,13 @@ struct State {
 struct Running {
     id: libc::pid_t,
     since: Instant,
-    /// Bytes of the texts that were there before it.
+    /// Bytes of the explanations before it.
     earlier: u64,
 }
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// Prepares it if the user wants it: `wake` wakes the background thread, without waiting.
+/// Prepares the command if the user wants it. `wake` wakes the background thread, without waiting.
 pub fn prepare(writer: &Writer, wake: fn()) {
     if settings::config().autopsy == Autopsy::Off {
         return;
@@ -73,7 +76,7 @@ pub fn prepare(writer: &Writer, wake: fn()) {
         let name = name.as_bytes();
         name == b"LD_PRELOAD" || name.starts_with(b"GPUSHIM_")
     };
-    // Now: later the program may be changing it on another thread.
+    // Read now: later the program may change it on another thread.
     let environment = std::env::vars_os().filter(|(name, _)| !is_ours(name));
     let environment = environment.filter_map(|(name, value)| {
         let line = [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -90,14 +93,14 @@ pub fn prepare(writer: &Writer, wake: fn()) {
     }
 }
 
-/// A path that stays what it is when the program changes its directory.
+/// Returns a path that stays valid when the program changes its directory.
 fn absolute(path: &Path) -> Option<CString> {
     let path = std::env::current_dir().ok()?.join(path);
     CString::new(path.into_os_string().into_vec()).ok()
 }
 
-/// Starts what is due, on the background thread. After how long it is to be called again, if before its
-/// own time.
+/// Starts the command if it is due, on the background thread. Returns the time after which it must
+/// be called again, if that is before the thread's next tick.
 pub fn work() -> Option<Duration> {
     PREPARED.get().and_then(|prepared| {
         let mut state = STATE.lock().ok()?;
@@ -113,7 +116,7 @@ pub fn work() -> Option<Duration> {
     })
 }
 
-/// Starts what waits, at the end of the process, whatever it waits for.
+/// Starts a waiting command at the end of the process, without its pause.
 pub fn conclude() {
     let Some(prepared) = PREPARED.get() else {
         return;
@@ -126,7 +129,7 @@ pub fn conclude() {
     }
 }
 
-/// Returns true if a framework announces its tensors and has some.
+/// True if a framework announces its tensors and has some.
 fn has_tensors() -> bool {
     let live = trace::opened().map(|writer| writer.live_bytes(Layer::Tensor));
     live.is_some_and(|devices| devices.iter().any(|bytes| *bytes > 0))
@@ -150,11 +153,12 @@ impl State {
         }
     }
 
-    /// Returns the time that a notice has to wait still.
+    /// Returns the time that a notice still has to wait.
     fn wait(&self, by: By, since: Instant) -> Duration {
         let settles = by == By::Driver && has_tensors();
         let settles = if settles { SETTLES } else { Duration::ZERO };
-        // The program of a framework sees the failure, however many requests were met after all.
+        // The program of a framework sees the failure, however often the driver's requests were
+        // served after all.
         let pause = if by == By::Driver { self.pause } else { PAUSE };
         let pause = self
             .last
@@ -168,14 +172,14 @@ impl State {
             .max(walks)
     }
 
-    /// Returns true if there were fewer explanations than there may be, with the one that is being written.
+    /// True if a further explanation is allowed, counting the one that is being written.
     fn may_start(&self) -> bool {
         self.said + u32::from(self.running.is_some()) < MOST
     }
 
     fn start(&mut self, prepared: &Prepared) {
         self.waiting = None;
-        // The child of a fork has the parent's state, and no trace of its own.
+        // A forked child has the parent's state, and no trace of its own.
         if !self.may_start() || boundary::bypassed_at_exit() {
             return;
         }
@@ -193,7 +197,7 @@ impl State {
         }
     }
 
-    /// Looks whether the command has ended, and whether it told the user anything.
+    /// Checks if the command has ended, and if it wrote an explanation.
     fn end_of_running(&mut self, prepared: &Prepared) {
         let is_over = |one: &mut Running| apart::has_ended(one.id) || one.since.elapsed() > HANGS;
         let Some(one) = self.running.take_if(is_over) else {
@@ -215,14 +219,15 @@ impl Prepared {
         apart::start(&command, &arguments, &self.environment, stderr::is_there())
     }
 
-    /// Bytes of the texts beside the trace.
+    /// Returns the bytes of the explanations beside the trace.
     fn said(&self) -> u64 {
         let name = [self.trace.as_bytes(), b".autopsy"].concat();
         let meta = std::fs::metadata(Path::new(OsStr::from_bytes(&name)));
         meta.map_or(0, |meta| meta.len())
     }
 
-    /// The command: the one that the user named, or that was installed with the library, or on the `PATH`.
+    /// Returns the path of the command: the user's, or the one installed with the library, or the
+    /// one on the `PATH`.
     fn command(&self) -> Option<PathBuf> {
         let is_there = |path: &PathBuf| {
             let path = CString::new(path.as_os_str().as_bytes());
@@ -232,7 +237,8 @@ impl Prepared {
         if let Autopsy::Command(path) = &settings::config().autopsy {
             return Some(path.clone()).filter(is_there);
         }
-        // Beside it, in the folder of its package, and where a wheel puts the two: `bin` and `lib/gpushim`.
+        // Places: beside the library, in its package's folder, and a wheel's `bin` for a library in
+        // `lib/gpushim`.
         let beside = ["", "bin", "../bin", "../../bin"];
         let folders = (self.folder.iter()).flat_map(|folder| beside.map(|part| folder.join(part)));
         let path = self.path.clone().unwrap_or_default();
@@ -256,7 +262,8 @@ mod tests {
             let wait = state.wait(by, now);
             assert!(wait > PAUSE / 2 && wait <= PAUSE, "{by:?}: {wait:?}");
         }
-        // Requests of the driver's that are met again and again are looked at less and less often.
+        // Requests of the driver that are served after all, again and again, are explained less and
+        // less often.
         state.pause = LONGEST;
         assert!(state.wait(By::Driver, now) > LONGEST / 2);
         assert!(state.wait(By::Framework, now) <= PAUSE);

@@ -1,4 +1,5 @@
-//! The background thread: gives back memory that is not in use, keeps the trace's clock, and serves `gpushim control`.
+//! The background thread: flushes unused memory, keeps the trace's clock, and serves `gpushim
+//! control`.
 
 use std::sync::{Condvar, Mutex, Once};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::memory::{device_memory, drain, elastic};
 use crate::process::{autopsy, control};
 use crate::record::{events, maintenance, shortages, thread_names};
 
-/// Held while the thread works, so that the end of the process waits for a call in progress.
+/// Lock held while the thread works, so that the end of the process waits for a call in progress.
 static WORKING: Mutex<()> = Mutex::new(());
 static WAKE: Condvar = Condvar::new();
 
@@ -27,13 +28,13 @@ pub fn start() {
         if preloaded::is_ours() {
             ending::keep_code();
         }
-        // Without it nothing is trimmed or calibrated, and the program runs on.
+        // Without it, no memory is trimmed and no clock calibrated, and the program runs on.
         let _ = background::spawn("gpushim", 256 << 10, run);
     });
 }
 
-/// Wakes the thread, without waiting for it. It may be about to sleep and miss that: then it wakes by
-/// itself in a second.
+/// Wakes the thread, without waiting for it. A thread that is about to sleep may miss that: then it
+/// wakes by itself within a second.
 pub fn wake() {
     WAKE.notify_all();
 }
@@ -55,13 +56,13 @@ extern "C" fn stop() {
     );
 }
 
-/// How long the thread sleeps while there is something to do for the trace.
+/// Pause of the thread while there is more work for the trace.
 const SOON: Duration = Duration::from_millis(10);
 
-/// The least time that it sleeps for what waits.
+/// Least pause of the thread before a waiting notice.
 const SOONEST: Duration = Duration::from_millis(1);
 
-/// How often it looks whether it is the last thread.
+/// Time between two checks if it is the last thread.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn run() {
@@ -111,7 +112,7 @@ fn run() {
     }
 }
 
-/// One tick of the thread's work; true if there will be more soon.
+/// Does the work of one tick. True if there will be more soon.
 fn work(decays: bool, sampled: &mut device_memory::Asked) -> bool {
     if decays {
         let _active = Active::begin();
@@ -121,6 +122,6 @@ fn work(decays: bool, sampled: &mut device_memory::Asked) -> bool {
     device_memory::sample(sampled);
     thread_names::record();
     let fills = maintenance::run();
-    // A row of requests is served without a long wait between them.
+    // Several requests in a row are served without a long wait between them.
     control::serve() || fills
 }

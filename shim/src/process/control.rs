@@ -1,4 +1,4 @@
-//! Does what `gpushim control` asks of this process, through the control part of its trace.
+//! Serves the requests of `gpushim control`, through the control part of this process's trace.
 
 use gpushim_trace::control::{Answer, Request};
 
@@ -9,8 +9,8 @@ use crate::record::ranges::{self, Text};
 use crate::record::recording::{self, By};
 use crate::record::trace;
 
-/// Serves the request that waits, if there is one: at most one each time. Whether there was one, so that the next
-/// soon finds the background thread awake.
+/// Serves at most one waiting request. True if there was one, so that the background thread stays
+/// awake for the next.
 pub fn serve() -> bool {
     let Some(panel) = trace::opened().map(|writer| writer.control()) else {
         return false;

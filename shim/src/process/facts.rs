@@ -1,4 +1,4 @@
-//! What the shim knows about the process when its trace is opened.
+//! Facts about the process that are written when its trace is opened.
 
 use std::ffi::{CStr, c_char};
 
@@ -10,8 +10,8 @@ use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::process::takeover;
 
-/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and what takeover did. `hooks`
-/// writes what is known of the hooks.
+/// Writes the driver, the devices, the runtimes, the hooks, the configuration in force and the
+/// decisions of takeover. `hooks` writes the facts about the hooks.
 pub fn write(writer: &Writer, hooks: fn(&Writer)) {
     let mut version = 0;
     // SAFETY: `version` is ours to write; so is everything below.
@@ -41,7 +41,7 @@ pub fn write(writer: &Writer, hooks: fn(&Writer)) {
     takeover::write_facts(writer);
 }
 
-/// What the launcher says of the job: which it is, and how many ranks it has.
+/// Writes the launcher's facts about the job: its identity and its number of ranks.
 fn launcher(writer: &Writer) {
     let lookup = |name: &str| std::env::var_os(name);
     if let Some(world) = gpushim_config::world(lookup) {
@@ -76,7 +76,7 @@ fn devices(writer: &Writer) {
     }
 }
 
-/// The paths of all libraries in the process.
+/// Returns the paths of all libraries in the process.
 fn libraries() -> Vec<String> {
     let mut list = Vec::new();
     each_object(|info| {

@@ -1,5 +1,5 @@
-//! The start of the shim, its background thread, requests of other processes, the autopsy of a request
-//! that failed, and changes of the environment before `main`.
+//! The start of the shim, its background thread, requests of `gpushim control`, the autopsy of a
+//! request that failed, and changes of the environment before `main`.
 
 pub mod autopsy;
 pub mod background;

@@ -1,7 +1,8 @@
-//! Takeover: at the start of a process that asks for it, frameworks are pointed at stream-ordered memory.
+//! Takeover: at the start of a process that asks for it, frameworks are directed to stream-ordered
+//! memory.
 //!
-//! The one thing that the shim does before the first call arrives. `gpushim_config` decides; the decision is written to
-//! the trace, if the process opens one.
+//! The only work of the shim before the first call arrives, beside the registration for NVTX.
+//! `gpushim_config` decides; the decision is written to the trace, if the process opens one.
 
 use std::sync::OnceLock;
 
@@ -19,7 +20,7 @@ static DECIDED: OnceLock<Vec<Decision>> = OnceLock::new();
 static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
-    // A process without takeover, as nearly all are, pays only for one look at the environment.
+    // Nearly every process is without takeover, and pays only for one look-up in the environment.
     if settings::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
         boundary::run(|| (), take_over);
     }
@@ -40,7 +41,7 @@ fn take_over() {
     let _ = DECIDED.set(decided);
 }
 
-/// Writes what was decided about each framework, and what it cannot do on the memory that it now uses.
+/// Writes the decision about each framework, and the limits of the memory that it now uses.
 pub fn write_facts(writer: &Writer) {
     for decision in DECIDED.get().into_iter().flatten() {
         let key = format!("takeover.{}", decision.framework.key());

@@ -1,5 +1,5 @@
-//! Writes events to the trace: the one place that knows how the shim's facts become events. Its callers pass the facts;
-//! it queries only the driver.
+//! Writes events to the trace: the only place that converts the shim's facts to events. Its callers
+//! pass the facts; it queries only the driver.
 
 use gpushim_alloc::Stream;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
@@ -11,7 +11,7 @@ use crate::record::shortages::{self, By};
 use crate::record::trace::{open, opened};
 use crate::record::{owners, pause, phase, stacks, usage};
 
-/// An event of this thread.
+/// Makes an event of this thread.
 pub(super) fn event(kind: Kind, class: Class) -> Event {
     Event {
         thread: thread::tid(),
@@ -25,7 +25,8 @@ fn capturing() -> u16 {
     if captures::any() { flags::CAPTURE } else { 0 }
 }
 
-/// A stream's handle as programs write it: 0 for the legacy stream, and for none in particular.
+/// Returns a stream's handle as programs write it: 0 for the legacy stream, and for no particular
+/// stream.
 #[inline]
 fn as_named(stream: u64) -> u64 {
     match stream {
@@ -34,7 +35,7 @@ fn as_named(stream: u64) -> u64 {
     }
 }
 
-/// The class of a block that is for no stream in particular, or for one.
+/// Returns the class of a block: for all streams, or for one.
 pub fn family(for_all: bool) -> Class {
     match for_all {
         true => Class::Device,
@@ -42,13 +43,14 @@ pub fn family(for_all: bool) -> Class {
     }
 }
 
-/// Records a block of `cudaMalloc` that came back to its pool. Runs under the pool's lock or a thread cache's. Returns when that was.
+/// Records a free of a `cudaMalloc` block into its pool, and returns its time. Runs under the lock
+/// of the pool or of a thread cache.
 #[inline(always)]
 pub fn freed(freed: &Freed, numbers: &Numbers) -> Stamp {
     freed_on(freed, Stream::ALL, numbers)
 }
 
-/// A block that a pool handed out; `numbers`: where the trace has the pool's blocks.
+/// Records a block that a pool handed out. `numbers`: state of the pool's blocks in the trace.
 #[inline(always)]
 pub fn granted_on(grant: &Grant, device: i32, stream: u64, numbers: &Numbers) {
     usage::grew(Layer::Device, device as u8, grant.requested);
@@ -74,7 +76,8 @@ pub fn granted_on(grant: &Grant, device: i32, stream: u64, numbers: &Numbers) {
     writer.record_numbered_alloc(&made, (numbers, grant.number), grant.after.0);
 }
 
-/// Records a block that came back to a pool. Runs under that pool's lock or a thread cache's. Returns when that was.
+/// Records a free of a block into its pool, and returns its time. Runs under the lock of the pool
+/// or of a thread cache.
 #[inline(always)]
 pub fn freed_on(freed: &Freed, stream: u64, numbers: &Numbers) -> Stamp {
     usage::shrank(Layer::Device, freed.device as u8, freed.requested);
@@ -97,14 +100,14 @@ pub fn freed_on(freed: &Freed, stream: u64, numbers: &Numbers) -> Stamp {
     Stamp(writer.record_numbered_free(&ended, number))
 }
 
-/// An allocation gets no event: what its hook has spent in the driver is not the next one's.
+/// Drops the driver time of an allocation without an event, so that the next event does not get it.
 #[cold]
 fn left_out() {
     driver_ns();
 }
 
-/// Records the end of a block that was taken out of the live table, if the trace has its beginning, see [`pause`].
-/// Returns when that was.
+/// Records the end of a block that was taken out of the live table, if the trace has its beginning:
+/// see [`pause`]. Returns the time.
 #[cold]
 fn free_if_there(writer: &Writer, ended: &Event, taken: Option<Removed>) -> Stamp {
     if stack_of(writer, taken).is_some() {
@@ -113,21 +116,23 @@ fn free_if_there(writer: &Writer, ended: &Event, taken: Option<Removed>) -> Stam
     Stamp(writer.now())
 }
 
-/// The stack of the allocation of a block that was taken out of the live table; `None`: it was allocated in a pause.
+/// Returns the stack of the allocation of a block that was taken out of the live table. `None`:
+/// allocated in a pause.
 fn stack_of(writer: &Writer, taken: Option<Removed>) -> Option<u32> {
     match taken {
         Some(block) => Some(block.stack),
-        // It is not there either if there was no room for it.
+        // A block is also missing there if the table had no room for it.
         None => (!pause::was_ever() || writer.has_missed_blocks()).then_some(0),
     }
 }
 
-/// Nanoseconds that this thread's hook has spent in the driver so far; resets the count.
+/// Returns the nanoseconds that this thread's hook has spent in the driver so far, and resets the
+/// count.
 pub fn driver_ns() -> u64 {
     thread::with(|t| t.driver_ns.take())
 }
 
-/// Memory that the pool took from the driver or gave back.
+/// Records memory that a pool took from the driver or gave back.
 pub fn segment(
     kind: Kind,
     class: Class,
@@ -146,7 +151,7 @@ pub fn segment(
     });
 }
 
-/// Memory that the driver itself handed out or took back; what it takes back has [left](leaving) before.
+/// Records memory that the driver itself handed out or freed. A free is preceded by [`leaving`].
 pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, stream: u64) {
     match kind {
         Kind::Alloc => usage::grew(class.layer(), device, size),
@@ -175,8 +180,9 @@ pub fn forwarded(kind: Kind, class: Class, device: u8, address: u64, size: u64, 
     }
 }
 
-/// The driver is asked to take memory back: from the moment at which it does, the address may be another's.
-/// Returns the stack of its allocation for [`stays`]; `None` if the trace does not have it, as [`pause`] tells.
+/// Takes memory out of the live table before the driver frees it: afterwards the address may be in
+/// use again. Returns the stack of its allocation, for [`stays`]. `None`: the trace does not have
+/// the allocation, see [`pause`].
 pub fn leaving(class: Class, address: u64) -> Option<u32> {
     match opened() {
         Some(writer) => stack_of(writer, writer.take_live(class, address)),
@@ -184,13 +190,13 @@ pub fn leaving(class: Class, address: u64) -> Option<u32> {
     }
 }
 
-/// The driver took memory back that the trace does not have.
+/// Counts a free by the driver of memory that the trace does not have.
 pub fn left(class: Class, device: u8, size: u64) {
     usage::shrank(class.layer(), device, size);
     left_out();
 }
 
-/// The driver refused to take memory back.
+/// Puts memory into the live table again whose free the driver refused.
 pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
     if let Some(writer) = opened() {
         writer.put_live(&Event {
@@ -205,21 +211,21 @@ pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
     }
 }
 
-/// What the pools of a device hold, in bytes.
+/// Bytes that the pools of a device hold.
 #[derive(Default)]
 pub struct Held {
-    /// Handed out, in blocks.
+    /// Bytes handed out, in blocks.
     pub allocated: u64,
-    /// Held from the driver.
+    /// Bytes held from the driver.
     pub reserved: u64,
-    /// Freed, and waiting for captures and graphs.
+    /// Bytes that were freed, and wait for captures and graphs.
     pub quarantined: u64,
-    /// The largest free block of one pool.
+    /// Bytes of the largest free block of one pool.
     pub largest_free: u64,
 }
 
-/// A request that could not be met. `held` returns what the pools of a device hold; `None` if no pool serves the
-/// process.
+/// Records a request that failed. `held` returns the bytes that the pools of a device hold; `None`
+/// if no pool serves the process.
 pub fn out_of_memory(
     class: Class,
     size: u64,
@@ -241,7 +247,7 @@ pub fn out_of_memory(
     shortages::note(By::Driver);
 }
 
-/// What the pools of the current device hold, after a request that could not be met.
+/// Records the bytes that the pools of the current device hold, after a request that failed.
 fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
     let device = context::device();
     if let Some(held) = held(device.into()) {
@@ -255,7 +261,7 @@ fn pool_state(writer: &Writer, held: fn(i32) -> Option<Held>) {
     }
 }
 
-/// Takes blocks out of the live table; their bytes, in blocks.
+/// Takes blocks out of the live table. Returns the sum of their blocks' bytes.
 fn drop_live(writer: &Writer, mut wanted: impl FnMut(&Event) -> bool) -> u64 {
     let mut bytes = 0_u64;
     writer.drop_live(|event| {
@@ -268,7 +274,8 @@ fn drop_live(writer: &Writer, mut wanted: impl FnMut(&Event) -> bool) -> u64 {
     bytes
 }
 
-/// Of the bytes that went with a context those that the trace has, given the blocks that it had.
+/// Returns the part of a context's lost bytes that the trace has. `dropped`: bytes of its blocks in
+/// the trace.
 fn in_trace(went: u64, dropped: u64) -> u64 {
     if pause::was_ever() {
         dropped.min(went)
@@ -277,8 +284,8 @@ fn in_trace(went: u64, dropped: u64) -> u64 {
     }
 }
 
-/// A context ended, and with it these bytes that were handed out and held. `is_held`: whether a pool still holds the
-/// block at an address.
+/// Records the end of a context, with the bytes that were handed out and held there. `is_held`:
+/// true if a pool still holds the block at an address.
 pub fn context_gone(
     context: Context,
     device: Option<i32>,
@@ -288,7 +295,7 @@ pub fn context_gone(
     usage::lost(device, allocated);
     let Some(writer) = opened() else { return };
     let mut dropped = 0;
-    // The table is looked at as a whole: not for a context without blocks.
+    // Without blocks in the context, the search of the whole table is skipped.
     if allocated > 0 {
         dropped = drop_live(writer, |event| {
             let ours = matches!(event.class, Class::Device | Class::PoolAsync);
@@ -304,7 +311,7 @@ pub fn context_gone(
     });
 }
 
-/// A stream began to capture, or stopped with this graph (0: none).
+/// Records that a stream began to capture, or stopped with this graph (0: none).
 pub fn capture(begins: bool, stream: u64, graph: u64) {
     let Some(writer) = open() else { return };
     let kind = if begins {
@@ -318,8 +325,9 @@ pub fn capture(begins: bool, stream: u64, graph: u64) {
     });
 }
 
-/// The program trimmed a stream-ordered pool to `keep` bytes, which gave back `bytes`. Recorded even if nothing was
-/// given back: the pool has checked which frees are complete, and replay must do the same.
+/// Records that the program trimmed a stream-ordered pool to `keep` bytes, and that the pool gave
+/// back `bytes`. Recorded even for 0 bytes: the pool has checked its frees for complete work, and
+/// replay must do the same.
 pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -330,7 +338,7 @@ pub fn trimmed_to(device: i32, keep: u64, bytes: u64) {
     });
 }
 
-/// The cache gave back this many bytes without being asked.
+/// Records that the cache gave back this many bytes by itself.
 pub fn trimmed(bytes: u64) {
     if bytes == 0 {
         return;
@@ -342,7 +350,7 @@ pub fn trimmed(bytes: u64) {
     });
 }
 
-/// What a framework said of one of its tensors: `kind` is one of the `Tensor` kinds, and `stream` a
+/// Records an event of a framework's tensor. `kind` is one of the `Tensor` kinds, and `stream` a
 /// [number](crate::record::tensor_streams).
 #[inline]
 pub fn tensor(
@@ -365,10 +373,11 @@ pub fn tensor(
     let stack = match kind {
         Kind::TensorAlloc => stacks::of_allocation(writer, size),
         Kind::TensorFree => phase::current(),
-        // Rare, and worth a stack whatever sizes get one.
+        // Rare, so that each gets a stack, whatever the setting for sizes.
         _ => stacks::of_allocation(writer, u64::MAX),
     };
-    // All of it at once: an event that is copied and changed is read again in pieces, which stalls.
+    // Written at once: an event that is copied and changed is read again in pieces, which stalls
+    // the processor.
     let event = Event {
         device,
         stream,
@@ -395,8 +404,8 @@ pub fn tensor(
     }
 }
 
-/// A range or a mark: string ids of its name and its domain, its number, and its own node where that is not
-/// what the thread's events have.
+/// Records a range or a mark: string ids of its name and its domain, and its number. `node`: its
+/// own node, if it differs from the thread's.
 pub fn range(kind: Kind, name: u32, domain: u32, number: u64, node: Option<u32>) {
     let Some(writer) = opened() else { return };
     let event = event(kind, Class::Device);

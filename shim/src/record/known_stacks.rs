@@ -1,8 +1,8 @@
 //! Stacks that a thread has recorded before, with their ids.
 //!
-//! The same walk over native frames, with the same functions of Python and the same open ranges, is the same stack. To
-//! see that takes a fraction of the time of a walk, the functions' places and the look-up of the id; a training makes the
-//! same few hundred stacks in each step.
+//! Two stacks are equal if three things are: the walk over native frames, the functions of Python,
+//! and the open ranges. The comparison takes a fraction of the time of a walk with the look-up of
+//! places and ids. A training makes the same few hundred stacks in each step.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -16,52 +16,54 @@ use gpushim_unwind::{Frames, KnownWalks, Met};
 use crate::base::thread;
 use crate::record::python::{self, Functions};
 
-/// Stacks of a thread after which it knows its stacks: most threads never allocate.
+/// Number of stacks after which a thread remembers its stacks: most threads never allocate.
 const AFTER: u32 = 64;
-/// Threads that know theirs at most. The addresses of each are 2.4 MiB, of which it writes what it needs.
+/// Most threads that remember their stacks. Each takes 2.4 MiB of addresses, and writes only the
+/// parts that it needs.
 const THREADS: u32 = 64;
-/// Stacks that a thread knows at most; then all are forgotten.
+/// Most stacks that a thread remembers; then all are forgotten.
 const STACKS: usize = 4096;
-/// Stacks of one walk that are compared at most: the same native frames run many functions of Python.
+/// Most stacks of one walk that are compared: the same native frames run many functions of Python.
 const OF_ONE_WALK: usize = 64;
-/// Frames of Python of all stacks together.
+/// Number of Python's frames in all stacks together.
 const FRAMES: usize = 1 << 15;
-/// Room that one stack is given: the 256 functions of Python that are told, and the interpreter's own frames among them.
+/// Room for one stack: the 256 functions of Python that are recorded, and the interpreter's own
+/// frames among them.
 const OF_ONE_STACK: usize = 512;
 
-/// What a thread knows. A value of zeros is nothing.
+/// Stacks that a thread remembers. A value of zeros is an empty one.
 pub struct KnownStacks {
     walks: KnownWalks,
-    /// Of which trace the ids are.
+    /// The trace to which the ids belong.
     trace: Cell<u64>,
-    /// What was known of Python when they were made.
+    /// State of knowledge about Python when the stacks were made.
     python: Cell<u64>,
-    /// Set while the thread is at it: an allocation in a signal's handler does not disturb it.
+    /// True while the thread uses it: an allocation in a signal handler must not disturb that.
     is_busy: Cell<bool>,
-    /// Their numbers are from 1 on.
+    /// The remembered stacks. Their numbers begin at 1.
     stacks: [Known; STACKS],
     count: Cell<usize>,
     /// The stack that was recorded last; 0 for none.
     last: Cell<u16>,
-    /// By the number of a walk, the stack that was made of it last; 0 for none.
+    /// For each number of a walk, the last stack that was made of it; 0 for none.
     of_walk: [Cell<u16>; KnownWalks::MOST],
-    /// How many of `frames` are in use.
+    /// Number of `frames` in use.
     used: Cell<usize>,
     frames: [Cell<RememberedFrame>; FRAMES],
 }
 
-/// A stack.
+/// A stack that a thread remembers.
 struct Known {
-    /// The number of its walk; 0 once that is another one's.
+    /// The number of its walk; 0 once that number belongs to another walk.
     walk: Cell<u16>,
     /// Another stack of this walk; 0 for none.
     other: Cell<u16>,
-    /// The stacks that came after it, the last one first; 0 for none.
+    /// The stacks that followed it, the latest first; 0 for none.
     next: [Cell<u16>; 2],
     /// The innermost open range.
     ranges: Cell<u32>,
     id: Cell<u32>,
-    /// The functions of Python that the thread was in.
+    /// First of the frames of Python that the thread was in.
     from: Cell<u32>,
     frames: Cell<u32>,
 }
@@ -71,7 +73,7 @@ thread_local! {
 }
 
 static END: AtThreadEnd = AtThreadEnd::new(ended);
-/// Threads that know their stacks.
+/// Number of threads that remember their stacks.
 static KNOWING: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn ended(_: *mut c_void) {
@@ -84,7 +86,7 @@ extern "C" fn ended(_: *mut c_void) {
     });
 }
 
-/// Calls `walk` with what the calling thread knows, if it knows its stacks.
+/// Calls `walk` with the calling thread's stacks, if it remembers them.
 #[inline]
 pub fn with<R>(walk: impl FnOnce(Option<&KnownStacks>) -> R) -> R {
     KNOWN.with(|known| {
@@ -120,12 +122,12 @@ fn make(known: &OnDemand<KnownStacks>) -> Option<&KnownStacks> {
 }
 
 impl KnownStacks {
-    /// The walks over native frames.
+    /// Returns the walks over native frames.
     pub fn walks(&self) -> &KnownWalks {
         &self.walks
     }
 
-    /// Has what the likely next stack is told by brought nearer.
+    /// Prefetches the memory that identifies the likely next stack.
     #[inline]
     pub fn fetch_next(&self) {
         let last = self.known(self.last.get());
@@ -135,7 +137,7 @@ impl KnownStacks {
         }
     }
 
-    /// The id of the stack of a walk, if it is known.
+    /// Returns the id of the stack of a walk, if it is known.
     #[inline]
     pub fn find(&self, met: Met, writer: &Writer, ranges: u32) -> Option<u32> {
         let (walk, is_new) = met.walk()?;
@@ -171,7 +173,7 @@ impl KnownStacks {
         None
     }
 
-    /// Whether the thread is in this stack, as its walk and ranges are these.
+    /// True if the thread is in this stack, with this walk and these ranges.
     #[inline]
     fn is(&self, known: &Known, walk: u16, ranges: u32) -> bool {
         if known.walk.get() != walk || known.ranges.get() != ranges {
@@ -181,12 +183,12 @@ impl KnownStacks {
             .is_some_and(|frames| frames.is_empty() || python::is_in(frames))
     }
 
-    /// The frames of a walk that was found again.
+    /// Copies the frames of a walk that was found again.
     pub fn copy(&self, met: Met, frames: &mut Frames) {
         self.walks.copy(met, frames);
     }
 
-    /// Keeps the id of the stack of a walk. Not for one that was cut off.
+    /// Remembers the id of the stack of a walk. The stack must not be cut off.
     #[cold]
     pub fn keep(&self, met: Met, writer: &Writer, ranges: u32, id: u32, functions: Functions) {
         let Some((walk, _)) = met.walk() else {
@@ -202,7 +204,8 @@ impl KnownStacks {
         let frames = match functions {
             Functions::Unknown => return,
             Functions::None => 0,
-            // Before 3.12, and without the GIL but in the main thread, they cannot be told later.
+            // Before 3.12, and without the GIL outside the main thread, the functions cannot be
+            // read later.
             Functions::Some => {
                 let free = self.frames.get(self.used.get()..);
                 match free.and_then(python::remember) {
@@ -228,7 +231,7 @@ impl KnownStacks {
         self.comes_next(number as u16);
     }
 
-    /// The stack was recorded after the last one.
+    /// Notes that a stack was recorded after the last one.
     fn comes_next(&self, number: u16) {
         if let Some(last) = self.known(self.last.replace(number)) {
             last.next[1].set(last.next[0].replace(number));
@@ -246,7 +249,7 @@ impl KnownStacks {
         self.frames.get(from..from + known.frames.get() as usize)
     }
 
-    /// The number of a walk is that of another one now.
+    /// Forgets the stacks of a walk whose number now belongs to another one.
     #[cold]
     fn forget_walk(&self, walk: usize) {
         let mut number = self.of_walk.get(walk).map_or(0, |first| first.replace(0));

@@ -1,4 +1,4 @@
-//! What is done for the trace beside its events: on the background thread, and at the end of the process.
+//! Work for the trace beside its events: on the background thread, and at the end of the process.
 
 use std::sync::Once;
 
@@ -8,14 +8,15 @@ use crate::base::{ending, stderr};
 use crate::record::trace::opened;
 use crate::record::{owners, stacks, timeline};
 
-/// Most bytes of the ring that one tick of the background thread makes present ahead of their use: 260,000 events.
+/// Most bytes of the ring that one tick of the background thread makes present ahead of their use:
+/// 260,000 events.
 const AHEAD: u64 = 16 << 20;
 
-/// What the background thread does for the trace at each tick. True if the next tick should come soon: the
-/// ring fills, and not all of it is present.
+/// Does the background thread's work for the trace at a tick. True if the next tick should come
+/// soon: the ring fills, and not all of it is present.
 pub fn run() -> bool {
     opened().is_some_and(|writer| {
-        // Before anything else touches the file.
+        // First, before any other access to the file.
         say_condition(writer);
         writer.calibrate();
         stacks::maintain(writer);
@@ -37,7 +38,7 @@ fn say_condition(writer: &Writer) {
                 "the disk is full: the trace {path} keeps fewer events; the program runs on"
             ));
         }),
-        // A disk that is full has no room for pages that were only read, either: that was said.
+        // A full disk also has no room for pages that were only read: that was reported.
         Condition::Truncated if SHORT.is_completed() => {}
         Condition::Truncated => TRUNCATED.call_once(|| {
             stderr::say(&format!(
@@ -47,13 +48,14 @@ fn say_condition(writer: &Writer) {
     }
 }
 
-/// The process ends: what the background thread would still have done for the trace.
+/// Completes the background thread's work for the trace at the end of the process.
 pub fn finish() {
     if let Some(writer) = opened() {
         say_condition(writer);
         stacks::maintain(writer);
         timeline::stop();
-        // A process that is killed has no such line: that tells it from one that ended by itself.
+        // A killed process has no such fact, and differs by that from a process that ended by
+        // itself.
         writer.fact("ended", &ending::in_words());
     }
 }

@@ -8,7 +8,7 @@ use crate::record::events::event;
 use crate::record::stacks;
 use crate::record::trace::{open, opened};
 
-/// The driver's figures of a device, in bytes.
+/// Records the driver's figures of a device, in bytes.
 pub fn device_memory(device: i32, free: u64, total: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -19,7 +19,8 @@ pub fn device_memory(device: i32, free: u64, total: u64) {
     });
 }
 
-/// A context was made; the device's free and total bytes were these then. False as long as there is no trace.
+/// Records a new context, with the device's free and total bytes at that time. False if there is no
+/// trace yet.
 pub fn context_made(context: Context, device: i32, free: u64, total: u64) -> bool {
     let Some(writer) = opened() else { return false };
     writer.record(&Event {
@@ -33,7 +34,8 @@ pub fn context_made(context: Context, device: i32, free: u64, total: u64) -> boo
     true
 }
 
-/// Memory of a device that this process uses, in bytes, and the device's free and total bytes at that moment.
+/// Records the bytes of a device that this process uses, with the device's free and total bytes at
+/// that moment.
 pub fn process_memory(device: i32, bytes: u64, free: u64, total: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -44,8 +46,8 @@ pub fn process_memory(device: i32, bytes: u64, free: u64, total: u64) {
     });
 }
 
-/// A graph became executable, or an executable one ended. `bytes`: taken from the current device, or
-/// returned to it.
+/// Records a graph that became executable, or an executable one that ended. `bytes`: taken from the
+/// current device, or given back to it.
 pub fn graph(kind: Kind, handle: u64, bytes: u64) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -56,7 +58,7 @@ pub fn graph(kind: Kind, handle: u64, bytes: u64) {
     });
 }
 
-/// NCCL begins to make a communicator of these ranks.
+/// Records that NCCL begins to make a communicator of these ranks.
 pub fn communicator_begins(ranks: u64, rank: u64) {
     let Some(writer) = open() else { return };
     writer.record(&Event {
@@ -67,7 +69,7 @@ pub fn communicator_begins(ranks: u64, rank: u64) {
     });
 }
 
-/// NCCL is done with it, with this result; `handle` is 0 if there is none.
+/// Records the result of NCCL for a communicator; `handle` is 0 if there is none.
 pub fn communicator_ends(handle: u64, result: i32) {
     let Some(writer) = opened() else { return };
     writer.record(&Event {
@@ -78,9 +80,11 @@ pub fn communicator_ends(handle: u64, result: i32) {
     });
 }
 
-/// Code was loaded and took `bytes` bytes of the current device; `None`: no context was current.
+/// Records code that was loaded, and its bytes on the current device; `None` without a current
+/// context.
 pub fn module_loaded(module: u64, bytes: Option<u64>) {
-    // Without a context no memory is on a device: a program that only queries leaves no trace.
+    // Without a context no memory is on a device: a program that only queries devices makes no
+    // trace.
     let writer = if bytes.is_some() { open() } else { opened() };
     let Some(writer) = writer else { return };
     writer.record(&Event {

@@ -1,8 +1,8 @@
 //! The owners of blocks: has the program's objects walked, and records the names that are found.
 //!
-//! The background thread asks for a walk when the run is twice as long as at the last one, and when more
-//! memory is live than ever; `pace` limits their time. The interpreter's main thread walks between two
-//! of its instructions. The text of a walk becomes events in `told`.
+//! The background thread asks for a walk in two cases: when the run is twice as long as at the last
+//! one, and at a new maximum of live memory. `pace` limits the time of walks. The interpreter's
+//! main thread walks between two of its instructions. `told` makes events of the text of a walk.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -27,32 +27,32 @@ use blocks::{Blocks, live};
 use pace::{Pace, bit};
 use told::Head;
 
-/// The occasions for which the main thread will walk at its next safe point: a bit for each.
+/// Occasions for which the main thread will walk at its next safe point, one bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-/// Set in [`WANTED`]: nothing but that the end of the interpreter gets a walk.
+/// Bit of [`WANTED`]: registers a walk at the end of the interpreter, and prepares the walks.
 const PREPARE: u64 = 1 << 63;
-/// Set while a thread walks.
+/// True while a thread walks.
 static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
-/// No walk succeeds any more.
+/// True once no walk succeeds any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// The time that the main thread has for a walk. Where it waits in C and has no safe point, another
-/// thread walks after it.
+/// Time that the main thread has to reach a safe point for a walk. It may wait in C instead: then
+/// another thread walks.
 const SAFE_POINT_WITHIN: Duration = Duration::from_secs(1);
 
-/// A thread of ours walks, or is about to.
+/// True while another thread walks in place of the main thread, or is about to.
 static IS_SUBSTITUTED: AtomicBool = AtomicBool::new(false);
-/// The interpreter is about to end: no other thread may wait for its GIL.
+/// True once the interpreter is about to end: no other thread may wait for its GIL.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// The longest that the end waits for a thread of ours.
+/// Longest time that the end of the interpreter waits for that other thread.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// The walk of the process's interpreter, once it was found.
+/// Functions to walk over the objects of the process's interpreter, once it was found.
 static OWNERS: OnceLock<Owners> = OnceLock::new();
 
-/// The time since the beginning of a run in which each tick of the background thread may be the last.
+/// Time from the beginning of a run in which each tick of the background thread may be the last.
 const SHORT: Duration = Duration::from_secs(10);
-/// Out-of-memory errors closer together get one walk.
+/// Time in which further out-of-memory errors get no walk of their own.
 const BETWEEN_SHORTAGES: Duration = Duration::from_secs(10);
 
 static PACE: Mutex<Pace> = Mutex::new(Pace::new());
@@ -61,7 +61,7 @@ static PACE: Mutex<Pace> = Mutex::new(Pace::new());
 struct Asking {
     /// True once the end of the interpreter gets a walk.
     is_prepared: bool,
-    /// The time at which a walk was first seen to be asked for and not made.
+    /// Time at which a wanted walk was first seen, until it is made.
     since: Option<Instant>,
     /// The time of the last walk after an out-of-memory.
     shortage: Option<Instant>,
@@ -81,8 +81,8 @@ fn is_on() -> bool {
         && !IS_OVER.load(Ordering::Relaxed)
 }
 
-/// Asks for a walk if one is due, at each tick of the background thread. True if the next tick should
-/// come soon.
+/// Asks for a walk if one is due, at each tick of the background thread. True if the next tick
+/// should come soon.
 pub fn consider(writer: &Writer) -> bool {
     is_on()
         && ASKING
@@ -101,7 +101,7 @@ impl Asking {
             return false;
         }
         self.since = None;
-        // What it takes is not counted yet.
+        // The time of a walk in progress is not counted yet.
         if IS_UNDER_WAY.load(Ordering::Acquire) {
             return true;
         }
@@ -125,7 +125,7 @@ pub fn ask(occasion: Occasion) -> bool {
     is_on() && ask_for(bit(occasion))
 }
 
-/// A request could not be met: asks for a walk, unless one was just made for another.
+/// Asks for a walk after a request that failed, unless one was asked for just before.
 pub fn out_of_memory() {
     if !is_on() {
         return;
@@ -164,7 +164,7 @@ fn ask_for(what: u64) -> bool {
     is_asked
 }
 
-/// Has a thread of ours walk in place of the main thread.
+/// Starts a thread that walks in place of the main thread.
 fn substitute() {
     if OWNERS.get().is_none() || IS_SUBSTITUTED.swap(true, Ordering::AcqRel) {
         return;
@@ -175,7 +175,8 @@ fn substitute() {
             && !IS_ENDING.load(Ordering::Acquire)
         {
             owners.with_gil(|| {
-                // SAFETY: this thread has the GIL, and no exception: it ran nothing. No signal handler runs on it.
+                // SAFETY: this thread has the GIL, and no exception: it ran nothing. No signal
+                // handler runs on it.
                 boundary::run(|| Walked::Done, || unsafe { serve_wanted() });
             });
         }
@@ -248,12 +249,12 @@ unsafe fn serve(what: u64) -> Walked {
     said(unsafe { record(owners, writer, occasions) })
 }
 
-/// Serves what is wanted.
+/// Serves the wanted walks.
 ///
 /// # Safety
 /// As [`serve`].
 unsafe fn serve_wanted() -> Walked {
-    // First, so that the background thread sees one of the two at any time.
+    // Set first, so that the background thread sees one of the two flags at any time.
     IS_UNDER_WAY.store(true, Ordering::Release);
     // SAFETY: the caller promises it.
     let walked = unsafe { serve(WANTED.swap(0, Ordering::AcqRel)) };
@@ -272,7 +273,7 @@ fn said(walked: Walked) -> Walked {
     walked
 }
 
-/// Walks, and records what it found.
+/// Walks, and records the owners that it found.
 ///
 /// # Safety
 /// As [`serve`].
@@ -298,7 +299,7 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
             let mut lines = text.lines();
             head = lines.next().map(Head::of).unwrap_or_default();
             lines.for_each(|line| {
-                // A line that cannot be read is of another program than ours.
+                // A line that cannot be read was not written by this library's program.
                 let _ = told::record_owner(writer, &blocks, line);
             });
         })
@@ -323,13 +324,13 @@ unsafe fn record(owners: &Owners, writer: &Writer, occasions: u64) -> Walked {
     walked
 }
 
-/// Tells readers that the trace has owners.
+/// Notes once in the trace that it has owners.
 fn recorded(writer: &Writer) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| writer.fact("owners", "recorded"));
 }
 
-/// The occasion that says most.
+/// Returns the most important occasion.
 fn main_occasion(occasions: u64) -> Occasion {
     let order = [Occasion::OutOfMemory, Occasion::Asked, Occasion::End];
     let first = order
@@ -338,7 +339,7 @@ fn main_occasion(occasions: u64) -> Occasion {
     first.unwrap_or(Occasion::High)
 }
 
-/// A library says who keeps the block at an address.
+/// Records the owner of the block at an address, as a library announces it.
 pub fn announce(address: u64, name: &str) {
     if let Some(writer) = trace::opened()
         && settings::config().trace_facts != Facts::None

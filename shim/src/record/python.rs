@@ -18,21 +18,21 @@ use crate::base::{linker, settings, thread};
 
 /// The interpreter of the process, once it was found; it stays.
 static PYTHON: AtomicPtr<Python> = AtomicPtr::new(ptr::null_mut());
-/// Modules that were met: any of them may be an interpreter.
+/// Number of modules that were met: any of them may be an interpreter.
 static MET: AtomicU64 = AtomicU64::new(0);
-/// Modules that had been met when an interpreter was last looked for.
+/// Number of modules that had been met at the last search for an interpreter.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
-/// The library that has it, if that was loaded apart from the others.
+/// The library of the interpreter, if it was loaded apart from the others.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// An interpreter, and its code that runs functions.
+/// An interpreter, and the address ranges of its code that runs functions.
 struct Python {
     interpreter: Interpreter,
-    /// Parts that are not there are empty, and the last ones.
+    /// Ranges of the evaluator. Empty ones are at the end.
     evaluator: [Range<u64>; 4],
 }
 
-/// A module was met: an interpreter may be in it.
+/// Notes a module that was met: an interpreter may be in it.
 pub fn met(path: &Path) {
     if !settings::config().python {
         return;
@@ -47,19 +47,19 @@ pub fn met(path: &Path) {
     MET.fetch_add(1, Ordering::Release);
 }
 
-/// Frames of both kinds at most.
+/// Most frames of both kinds.
 const MOST: usize = 512;
-/// Functions of Python at most, the innermost.
+/// Most functions of Python: the innermost ones.
 const FUNCTIONS: usize = 256;
 
-/// A row of frames, innermost first: return addresses, and sites.
+/// A row of frames, innermost first: return addresses and sites.
 pub struct Row {
     frames: [MaybeUninit<u64>; MOST],
     length: usize,
 }
 
 impl Row {
-    /// No frames.
+    /// Makes a row of no frames.
     pub const fn new() -> Row {
         Row {
             frames: [MaybeUninit::uninit(); MOST],
@@ -67,9 +67,10 @@ impl Row {
         }
     }
 
-    /// The frames.
+    /// Returns the frames of the row.
     pub fn as_slice(&self) -> &[u64] {
-        // SAFETY: `push` initialised the first `length` words, and `length` is at most their number.
+        // SAFETY: `push` initialised the first `length` words, and `length` is at most their
+        // number.
         unsafe { std::slice::from_raw_parts(self.frames.as_ptr().cast(), self.length) }
     }
 
@@ -84,34 +85,35 @@ impl Row {
     }
 }
 
-/// In a row of functions: those since the last one are of one native frame. No frame is 0.
+/// Mark in a row of functions. The functions since the last mark belong to one native frame. No
+/// frame is 0.
 const ENTRY: u64 = 0;
 
-/// Whether a thread is in functions of Python.
+/// Functions of Python in a thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Functions {
-    /// It is in none.
+    /// The thread is in no function of Python.
     None,
-    /// It is, and [`remember`] tells them all.
+    /// The thread is in some, and [`remember`] returns them all.
     Some,
-    /// It may be in others.
+    /// The thread may be in others, too.
     Unknown,
 }
 
 /// The functions of Python that the calling thread is in.
 struct Callers {
     row: Row,
-    /// Native frames of the evaluator that they are of.
+    /// Number of the evaluator's native frames to which they belong.
     entries: usize,
-    /// Functions among them.
+    /// Number of functions among them.
     count: usize,
-    /// Whether there are more, further out.
+    /// True if there are more, further out.
     is_cut: bool,
-    /// Whether one had no room for its place in the source.
+    /// True if a function had no room for its place in the source.
     is_short: bool,
 }
 
-/// Which of the native frames are the evaluator's: a bit for each.
+/// Native frames that are the evaluator's, one bit each.
 struct Evaluations([u64; gpushim_unwind::MAX_FRAMES / 64]);
 
 impl Evaluations {
@@ -137,14 +139,16 @@ impl Evaluations {
     }
 }
 
-/// The interpreter, if it was found.
+/// Returns the interpreter, if it was found.
 #[inline]
 fn found() -> Option<&'static Python> {
-    // Acquire: what it points at is complete. SAFETY: null, or one that is never freed.
+    // Acquire: the interpreter is complete. SAFETY: the pointer is null, or to one that is never
+    // freed.
     unsafe { PYTHON.load(Ordering::Acquire).as_ref() }
 }
 
-/// A number for what is known of the interpreter: with another one, a thread may be in functions that were not seen.
+/// Returns a number for the knowledge of the interpreter. When it changes, a thread may be in
+/// functions that were not seen.
 #[inline]
 pub fn known() -> u64 {
     match PYTHON.load(Ordering::Relaxed).is_null() {
@@ -153,16 +157,18 @@ pub fn known() -> u64 {
     }
 }
 
-/// Keeps the functions that the calling thread is in, after [`in_place`] said [`Functions::Some`]: how many frames they
-/// are. `None`: that cannot be told later, or they do not fit.
+/// Keeps the functions that the calling thread is in, after [`in_place`] returned
+/// [`Functions::Some`]. Returns the number of frames. `None`: the functions cannot be read later,
+/// or do not fit.
 pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
     let python = found()?;
     let state = python.interpreter.state(thread::is_main())?;
-    // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs meanwhile.
+    // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs
+    // meanwhile.
     unsafe { python.interpreter.remember(state, into) }
 }
 
-/// Has the memory brought nearer that [`is_in`] is going to read.
+/// Prefetches the memory that [`is_in`] is going to read.
 #[inline]
 pub fn fetch(frames: &[Cell<RememberedFrame>]) {
     if let Some(python) = found() {
@@ -170,19 +176,20 @@ pub fn fetch(frames: &[Cell<RememberedFrame>]) {
     }
 }
 
-/// Whether the calling thread is in these functions, which [`remember`] gave, and in no others.
+/// True if the calling thread is in these functions of [`remember`], and in no others.
 #[inline]
 pub fn is_in(frames: &[Cell<RememberedFrame>]) -> bool {
     let state = |python: &Python| python.interpreter.state(thread::is_main());
     found().is_some_and(|python| {
-        // SAFETY: the state is the calling thread's, it was checked when they were remembered, and nothing of Python
-        // runs meanwhile.
+        // SAFETY: the state is the calling thread's, it was checked when they were remembered, and
+        // nothing of Python runs meanwhile.
         state(python).is_some_and(|state| unsafe { python.interpreter.has_still(state, frames) })
     })
 }
 
-/// Puts Python's functions in place of the native frames that ran them, if the thread runs any; `None`: the native frames
-/// are all there is. `is_whole`: all of them are there. Also whether there are functions.
+/// Puts Python's functions in place of the native frames that ran them, if the thread runs any.
+/// `None`: the native frames are the whole stack. `is_whole`: the native frames are complete. Also
+/// returns if there are functions.
 #[inline]
 pub fn in_place<'r>(
     writer: &Writer,
@@ -197,7 +204,7 @@ pub fn in_place<'r>(
         return (None, Functions::None);
     };
     let evaluations = Evaluations::among(native, python);
-    // The evaluator would be among the native frames.
+    // Otherwise the evaluator would be among the native frames.
     if is_whole && evaluations.count() == 0 {
         return (None, Functions::None);
     }
@@ -209,7 +216,7 @@ pub fn in_place<'r>(
 }
 
 impl Python {
-    /// As [`in_place`].
+    /// Does the work of [`in_place`]; `None` if there are no functions, or they cannot be read.
     fn put<'r>(
         &self,
         writer: &Writer,
@@ -248,7 +255,8 @@ impl Python {
         if functions.count == 0 {
             return None;
         }
-        // Where the interpreter that runs is not the one whose functions are known, theirs are the outer frames.
+        // If another interpreter runs than the one whose functions are known, these functions are
+        // the outer frames.
         let mut left_out = match self.interpreter.is_innermost(state) {
             true => 0,
             false => lacks(&functions),
@@ -273,7 +281,7 @@ impl Python {
                 });
             }
         }
-        // Those whose native frames were not found are further out.
+        // Functions whose native frames were not found are further out.
         rest.filter(|function| *function != ENTRY)
             .for_each(|function| {
                 mixed.push(function);
@@ -289,10 +297,10 @@ impl Python {
         Some((mixed.as_slice(), told))
     }
 
-    /// Whether a native frame, as recorded, is one of the evaluator.
+    /// True if a native frame, as recorded, is one of the evaluator.
     #[inline]
     fn runs(&self, frame: u64) -> bool {
-        // The call is before the address it returns to; above bit 48 is the number of the module.
+        // The call is before its return address; above bit 48 is the number of the module.
         let call = (frame & ((1 << 48) - 1)).wrapping_sub(1);
         let mut parts = self.evaluator.iter().take_while(|part| !part.is_empty());
         parts.any(|part| part.contains(&call))
@@ -315,7 +323,8 @@ impl Python {
                 !functions.is_cut
             }
         };
-        // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs meanwhile.
+        // SAFETY: the state is the calling thread's, it was checked, and nothing of Python runs
+        // meanwhile.
         unsafe { self.interpreter.walk(state, take) };
     }
 
@@ -336,8 +345,8 @@ impl Python {
     }
 }
 
-/// Looks for an interpreter, after modules were met. Threads that come at once all look: none of their stacks is without
-/// it.
+/// Looks for an interpreter after modules were met. Threads that arrive at once all look, so that
+/// none of their stacks lacks it.
 #[cold]
 #[inline(never)]
 fn look() -> Option<&'static Python> {
@@ -347,7 +356,7 @@ fn look() -> Option<&'static Python> {
     found
 }
 
-/// The walk over the objects of the interpreter, if there is one.
+/// Returns the walk over the objects of the interpreter, if there is one.
 pub fn owners() -> Option<Owners> {
     let python = found().or_else(look)?;
     let library = library();
@@ -397,7 +406,7 @@ fn search() -> Option<&'static Python> {
     }
 }
 
-/// Says once that stacks stay without Python's functions.
+/// Reports once that stacks have no functions of Python.
 #[cold]
 fn decline(why: Declined) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);

@@ -1,9 +1,9 @@
-//! Ranges and marks of the program, from NVTX or from our own functions: what a push, a pop, a start, an end or a mark
-//! does, and under which ranges an allocation happens.
+//! Ranges and marks of the program, from NVTX or from this library's own functions. This module
+//! serves each push, pop, start, end and mark, and keeps the ranges in which an allocation happens.
 //!
-//! A mark never opens the trace: a process may announce its phases and use no CUDA. What is open on a
-//! thread by then is recorded as soon as that thread announces something again, on the thread that
-//! opens the trace at once.
+//! A mark never opens the trace: a process may announce its phases and use no CUDA. Ranges that are
+//! already open when the trace opens are recorded later. On the thread that opens the trace it
+//! happens at once, on another thread at its next announcement.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -18,10 +18,11 @@ mod names;
 
 pub use names::{Label, Name, Text, name};
 
-/// Ranges that are kept per thread; what is pushed beyond is counted, so that pops stay in step, and not
-/// recorded.
+/// Most ranges that are kept per thread. Further ones are counted, so that pops stay in step, and
+/// not recorded.
 const DEPTH: usize = 64;
-/// The result of a pop without a push, and of a push without memory for it: NVTX documents a negative number.
+/// Result of a pop without a push, and of a push without memory for it: NVTX documents a negative
+/// number.
 const NOTHING_OPEN: c_int = -1;
 
 /// One open range of a thread.
@@ -51,10 +52,10 @@ extern "C" fn ended(_: *mut c_void) {
     OPEN.with(|open| unsafe { open.free() });
 }
 
-/// The serial number of the thread that pushed last.
+/// Serial number of the thread that pushed last.
 static LEADER: AtomicU64 = AtomicU64::new(0);
 
-/// A range begins on this thread. Returns its level within its domain, from 0.
+/// Begins a range on this thread. Returns its level within its domain, from 0.
 pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
     OPEN.with(|open| {
         let Some(open) = open.get_or_make(&END, Open::none) else {
@@ -80,8 +81,8 @@ pub fn push(domain: Option<&'static Name>, text: &Text) -> c_int {
     })
 }
 
-/// The innermost range of a domain ends on this thread, which need not be the innermost of all. Returns
-/// its level within the domain.
+/// Ends the innermost range of a domain on this thread, which may have ranges of other domains
+/// within. Returns its level within the domain.
 pub fn pop(domain: Option<&'static Name>) -> c_int {
     OPEN.with(|open| {
         let Some(open) = open.get() else {
@@ -107,7 +108,7 @@ pub fn pop(domain: Option<&'static Name>) -> c_int {
     })
 }
 
-/// A range begins that may end on another thread, under the number that a profiler gave it, if one is
+/// Begins a range that may end on another thread. `number`: given by a profiler, if one is
 /// attached. Returns its number.
 pub fn start(domain: Option<&'static Name>, text: &Text, number: Option<u64>) -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -119,12 +120,12 @@ pub fn start(domain: Option<&'static Name>, text: &Text, number: Option<u64>) ->
     number
 }
 
-/// A range ends that [`start`] began.
+/// Ends a range that [`start`] began.
 pub fn end(number: u64) {
     events::range(Kind::RangeEnd, 0, 0, number, None);
 }
 
-/// A mark: one moment, without a duration.
+/// Records a mark: one moment, without a duration.
 pub fn mark(domain: Option<&'static Name>, text: &Text) {
     if let Some(writer) = trace::opened() {
         let (name, domain) = (text.id(writer), id(domain, writer));
@@ -132,7 +133,7 @@ pub fn mark(domain: Option<&'static Name>, text: &Text) {
     }
 }
 
-/// The trace was opened by this thread: the ranges that are open on it begin there.
+/// Records the open ranges of the thread that has just opened the trace.
 pub fn opened(writer: &Writer) {
     OPEN.with(|open| {
         if let Some(open) = open.get()
@@ -166,14 +167,16 @@ impl Open {
         self.ranges.iter().take(self.depth.get())
     }
 
-    /// How many ranges of a domain are open; those beyond the depth count for every domain.
+    /// Returns the number of open ranges of a domain. Ranges beyond the depth count for every
+    /// domain.
     fn level(&self, domain: Option<&'static Name>) -> c_int {
         let of_domain = self.kept().filter(|range| is_of(range, domain)).count();
         let beyond = self.depth.get().saturating_sub(DEPTH);
         c_int::try_from(of_domain + beyond).unwrap_or(c_int::MAX)
     }
 
-    /// Removes the innermost range of a domain. The ranges within it become children of the range around it.
+    /// Removes the innermost range of a domain. The ranges within it become children of the range
+    /// around it.
     fn remove(&self, domain: Option<&'static Name>) -> bool {
         let Some(at) = self.kept().rposition(|range| is_of(range, domain)) else {
             return false;
@@ -189,8 +192,8 @@ impl Open {
         true
     }
 
-    /// Gives every range its node, and records those that are not in the trace yet. Returns the innermost
-    /// node, which is the thread's from now on.
+    /// Gives every range its node, and records the ranges that are not in the trace yet. Returns
+    /// the innermost node, and makes it the thread's.
     fn record(&self, writer: &Writer) -> u32 {
         let mut node = 0;
         for place in self.kept() {

@@ -1,11 +1,11 @@
-//! Begins and ends a pause of the recording, and has the trace tell of it.
+//! Begins and ends a pause of the recording, and notes it in the trace.
 
 use std::sync::Once;
 
 use crate::record::ranges::{self, Text};
 use crate::record::{pause, trace};
 
-/// Who pauses.
+/// The party that pauses the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The program, by `gpushim_pause`.
@@ -15,7 +15,7 @@ pub enum By {
 }
 
 impl By {
-    /// Notes in the trace, once for each of them, that not all is in it.
+    /// Notes in the trace that it is incomplete, once for each party.
     fn tell(self) {
         static TOLD: [Once; 2] = [Once::new(), Once::new()];
         let (told, who) = match self {
@@ -35,7 +35,7 @@ impl By {
     }
 }
 
-/// A pause begins or ends; a mark in the trace tells where. Whether that is a change.
+/// Begins or ends a pause, with a mark in the trace. True if that is a change.
 pub fn set(is_paused: bool, by: By) -> bool {
     if !pause::set(is_paused) {
         return false;

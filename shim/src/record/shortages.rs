@@ -1,24 +1,25 @@
-//! Notice of requests that could not be met, for what is done about them on another thread.
+//! Notices of requests that failed, for work that another thread does about them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Who could not meet a request.
+/// The party that failed to serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum By {
-    /// The driver, or a pool of ours. Who asked may have a cache, give it back and ask again.
+    /// The driver, or a pool of this library. The caller may have a cache, flush it and ask again.
     Driver = 1,
-    /// A framework, which tells its program.
+    /// A framework, which reports the failure to its program.
     Framework = 2,
 }
 
-/// The highest of those since it was last taken; 0 for none.
+/// The highest party since the notice was last taken; 0 for none.
 static NOTED: AtomicU8 = AtomicU8::new(0);
 /// The function that a notice calls.
 static ACT: OnceLock<fn()> = OnceLock::new();
 
-/// Registers what is called at each notice. It must not wait: the thread may hold a lock of its framework.
+/// Registers the function that each notice calls. It must not wait: the thread may hold a lock of
+/// its framework.
 pub fn when_noted(act: fn()) {
     // Registered once; a second registration is the same function.
     let _ = ACT.set(act);
@@ -32,7 +33,7 @@ pub fn note(by: By) {
     act();
 }
 
-/// Returns true if there is one that was not taken.
+/// True if there is a notice that was not taken.
 pub fn is_noted() -> bool {
     NOTED.load(Ordering::Acquire) != 0
 }

@@ -1,4 +1,5 @@
-//! Call stacks of allocations: which get one, and what is written down so that they can be read elsewhere.
+//! Call stacks of allocations: which allocations get one, and the facts by which they can be read
+//! on another machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -13,21 +14,22 @@ use crate::record::known_stacks::{self, KnownStacks};
 use crate::record::python::{self, Functions, Row};
 use crate::record::{phase, trace};
 
-/// The count of unloaded libraries at the last check.
+/// Number of unloaded libraries at the last check.
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 /// The modules that are or were loaded, by address.
 static AGAIN: Mutex<Again> = Mutex::new(Again::new());
-/// Whether frames are numbered by this table.
+/// True if frames are numbered by this table.
 static IS_AGAIN: AtomicBool = AtomicBool::new(false);
 
-/// Gets ready: from now on modules go into the trace as they are met.
+/// Arranges that modules go into the trace as they are met.
 pub fn start() {
     if settings::config().stacks != Stacks::Off {
         gpushim_unwind::on_new_module(met);
     }
 }
 
-/// The stack id for an allocation of `size` bytes: its frames, if this size gets any, above the open ranges.
+/// Returns the stack id for an allocation of this many bytes: its frames, if this size gets any,
+/// above the open ranges.
 #[inline]
 pub fn of_allocation(writer: &Writer, bytes: u64) -> u32 {
     let ranges = phase::current();
@@ -59,7 +61,7 @@ fn walk(writer: &Writer, ranges: u32) -> u32 {
     })
 }
 
-/// After a walk that is known, or not yet, but whose stack is not.
+/// Names the stack of a walk, known or new, whose stack is not known yet.
 #[inline(never)]
 fn walk_anew(
     writer: &Writer,
@@ -76,7 +78,7 @@ fn walk_anew(
     stack.id
 }
 
-/// The stack that a walk led through, and whether it has functions of Python.
+/// Returns the stack of a walk, and if it has functions of Python.
 #[inline]
 fn name(writer: &Writer, ranges: u32, frames: &mut Frames) -> (Pushed, Functions) {
     let is_whole = frames.is_whole();
@@ -86,7 +88,7 @@ fn name(writer: &Writer, ranges: u32, frames: &mut Frames) -> (Pushed, Functions
         again.number(frames.as_mut_slice());
     }
     let all = frames.as_slice();
-    // Our own frames are the innermost; what the program did begins where they end.
+    // This library's own frames are the innermost; the program's begin after them.
     let own = own();
     let theirs = all.iter().position(|address| !own.contains(address));
     let theirs = all.get(theirs.unwrap_or(0)..).unwrap_or_default();
@@ -96,7 +98,7 @@ fn name(writer: &Writer, ranges: u32, frames: &mut Frames) -> (Pushed, Functions
     (stack, functions)
 }
 
-/// The addresses of this library.
+/// Returns the address range of this library.
 fn own() -> &'static std::ops::Range<u64> {
     static OWN: OnceLock<std::ops::Range<u64>> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -105,7 +107,7 @@ fn own() -> &'static std::ops::Range<u64> {
     })
 }
 
-/// A module was met for the first time since code last changed.
+/// Records a module that was met for the first time since code last changed.
 fn met(module: &gpushim_unwind::Module) {
     let Some(writer) = trace::opened() else {
         return;
@@ -119,7 +121,7 @@ fn met(module: &gpushim_unwind::Module) {
     }
     python::met(&module.path);
     let path = std::path::absolute(&module.path).unwrap_or_else(|_| module.path.clone());
-    // The executable's own path outlives the process's entry in /proc.
+    // The executable's own path stays valid after the process's entry in /proc is gone.
     let path = std::fs::canonicalize(&path).unwrap_or(path);
     writer.module(&Module {
         begin: module.begin,
@@ -131,17 +133,18 @@ fn met(module: &gpushim_unwind::Module) {
     });
 }
 
-/// What the background thread does for stacks.
+/// Does the background thread's work for stacks.
 pub fn maintain(writer: &Writer) {
     if settings::config().stacks == Stacks::Off {
         return;
     }
-    // The linker unloads libraries by itself, too: those that it opened for itself or through its own handles.
+    // The linker also unloads libraries by itself: the ones that it opened itself or through its
+    // own handles.
     unloaded();
     name_generated_code(writer);
 }
 
-/// The program closed a library.
+/// Checks for unloaded code after the program closed a library.
 pub fn closed() {
     if trace::opened().is_some() && settings::config().stacks != Stacks::Off {
         unloaded();
@@ -156,7 +159,7 @@ fn unloaded() {
     }
 }
 
-/// How often libraries were unloaded so far.
+/// Returns the number of libraries that were unloaded so far.
 fn unloads() -> u64 {
     let mut unloaded = 0;
     each_object(|info| {
@@ -169,19 +172,19 @@ fn unloads() -> u64 {
 /// Progress in naming code that is in no file.
 struct Named {
     map: PerfMap,
-    /// Nodes of the trace that have been looked at.
+    /// Number of nodes of the trace that were examined.
     nodes: u32,
     /// Addresses in no module that the map has not named yet, with the number of look-ups.
     open: Vec<(u64, u8)>,
     known: std::collections::HashSet<u64>,
 }
 
-/// How often the map is asked for a name: its line is written before the code first runs.
+/// Most look-ups of one address in the map: its line is written before the code first runs.
 const ASKED: u8 = 20;
-/// Addresses that the map is asked for at once, which bounds the memory that their names take.
+/// Most addresses per look-up, which bounds the memory that their names take.
 const AT_ONCE: usize = 4096;
 
-/// Copies the names of generated code that stacks go through from the perf map, which is elsewhere and may
+/// Copies the names of generated code in stacks from the perf map. The map is another file, and may
 /// be gone when the trace is read.
 fn name_generated_code(writer: &Writer) {
     static NAMED: Mutex<Option<Named>> = Mutex::new(None);
@@ -207,13 +210,13 @@ fn name_generated_code(writer: &Writer) {
     if asked.is_empty() {
         return;
     }
-    // The line of an address that is new may have been read before.
+    // A new address may have its line in a part of the map that was read before.
     let anew = named
         .open
         .iter()
         .take(AT_ONCE)
         .any(|(_, asked)| *asked == 0);
-    // Without a map that can be trusted there are no names; the look-ups count all the same.
+    // Without a map that can be trusted there are no names; the look-ups count nevertheless.
     let found = named.map.find(&asked, anew).unwrap_or_default();
     let mut place = 0;
     named.open.retain_mut(|open| {
@@ -230,7 +233,7 @@ fn name_generated_code(writer: &Writer) {
     });
 }
 
-/// A return address is after its call, which may be the last thing of its function.
+/// Returns an address in the call: the return address is after it, and may be outside the function.
 fn call_of((address, _): &(u64, u8)) -> u64 {
     address.saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! Numbers of the streams that tensors are made for: the events of tensors have room for one byte.
+//! Numbers of the streams for which tensors are made: the events of tensors have room for one byte.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,18 +6,18 @@ use gpushim_trace::{Event, stream_fact};
 
 use crate::record::trace;
 
-/// The number of a stream whose handle is unknown, and of those that find no place in the table.
+/// Number of a stream whose handle is unknown, and of streams beyond the table.
 pub const UNKNOWN: u8 = 0;
-/// The least number that the table gives; the one below it is the default stream's.
+/// Least number that the table gives; the number below it is the default stream's.
 const FIRST: usize = Event::DEFAULT_STREAM as usize + 1;
-/// How many the table gives.
+/// Number of streams in the table.
 const PLACES: usize = u8::MAX as usize + 1 - FIRST;
 
-/// The numbers of this process.
+/// Numbers that this process has given.
 static NUMBERS: Numbers = Numbers::new();
 
-/// The number of a stream; 0 is the handle of the default stream. The first call for a handle adds a fact to the trace,
-/// later ones read a word or two.
+/// Returns the number of a stream; 0 is the handle of the default stream. The first call for a
+/// handle adds a fact to the trace, later ones read a word or two.
 pub fn number(handle: u64) -> u8 {
     NUMBERS.number(handle, |number| {
         let (key, value) = stream_fact(number, handle);
@@ -25,7 +25,7 @@ pub fn number(handle: u64) -> u8 {
     })
 }
 
-/// The handles that have numbers, each at the place that is its number. Entries are only ever added.
+/// Handles that have numbers. The place of a handle gives its number. Entries are only ever added.
 struct Numbers([AtomicU64; PLACES]);
 
 impl Numbers {
@@ -33,7 +33,7 @@ impl Numbers {
         Numbers([const { AtomicU64::new(0) }; PLACES])
     }
 
-    /// `is_new` is called with a number that was not given before.
+    /// Returns the number of a handle. `is_new` is called with a number that was not given before.
     #[inline]
     fn number(&self, handle: u64, is_new: impl FnOnce(u8)) -> u8 {
         if handle == 0 {
@@ -46,7 +46,7 @@ impl Numbers {
             let mut held = word.load(Ordering::Relaxed);
             let mut is_ours = false;
             if held == 0 {
-                // Relaxed: a place says nothing of other memory.
+                // Relaxed: a place guards no other memory.
                 match word.compare_exchange(0, handle, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => (held, is_ours) = (handle, true),
                     Err(other) => held = other,
@@ -115,7 +115,7 @@ mod tests {
         });
         for ((number, named), (same, also_named)) in mine.into_iter().zip(other) {
             assert_eq!(number, same);
-            // One of the two names it.
+            // One of the two threads names it.
             assert_eq!(
                 [named, also_named]
                     .iter()

@@ -1,5 +1,5 @@
-//! Threads' names, recorded by the background thread: a thread leaves its id when it records for the first time, and
-//! the background thread reads what the kernel calls it.
+//! Threads' names, recorded by the background thread. A thread leaves its id when it records for
+//! the first time. The background thread then reads the kernel's name for it.
 
 use std::sync::Mutex;
 
@@ -8,13 +8,13 @@ use gpushim_trace::Facts;
 use crate::base::{newcomers, settings};
 use crate::record::events;
 
-/// Names that can wait for the trace to be opened.
+/// Most names that can wait for the trace to be opened.
 const EARLY: usize = 1024;
 
 /// Names that the program gave before there was a trace.
 static GIVEN: Mutex<Vec<(u32, String)>> = Mutex::new(Vec::new());
 
-/// The program names a thread.
+/// Records a name that the program gave a thread, now or when there is a trace.
 pub fn given(thread: u32, name: &str) {
     if events::thread_name(thread, name) {
         return;
@@ -26,14 +26,14 @@ pub fn given(thread: u32, name: &str) {
     }
 }
 
-/// What the kernel calls a thread; `None` once it has ended.
+/// Returns the kernel's name of a thread; `None` once it has ended.
 fn kernel_name(thread: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).ok()?;
     Some(name.trim_end_matches('\n').to_owned())
 }
 
-/// Records the names of the threads that wait. Those that have ended have none any more. A thread without a name of
-/// its own is called as the program, which is not told if the process is to remain unknown.
+/// Records the names of the threads that wait, unless they have ended. A thread without its own
+/// name has the program's, which is not recorded if the process is to remain unknown.
 pub fn record() {
     let is_told = settings::config().trace_facts != Facts::None;
     for thread in newcomers::take() {

@@ -1,4 +1,4 @@
-//! What follows the ring: the timeline, and in the mode `full` the spool.
+//! The readers that follow the ring: the timeline, and in the mode `full` the spool.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,25 +9,27 @@ use gpushim_trace::{TimelineFollower, Writer};
 
 use crate::base::{settings, stderr};
 
-/// How long the end of the process waits for the last events to be written.
+/// Longest time that the end of the process waits for the last events to be written.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 enum Follower {
     /// The background thread keeps the timeline.
     Timeline(Box<TimelineFollower>),
-    /// A thread of its own keeps the timeline and writes all events.
+    /// A separate thread keeps the timeline and writes all events.
     Spool(Spooler),
 }
 
 static FOLLOWER: Mutex<Option<Follower>> = Mutex::new(None);
 
-/// Why the spool stopped, until that is reported. Its thread has no standard error: see [`SpoolOptions::stopped`].
+/// Reason for which the spool stopped, until it is reported. Its thread has no standard error: see
+/// [`SpoolOptions::stopped`].
 static STOPPED: Mutex<Option<String>> = Mutex::new(None);
 
-/// What the pools of a device hold from the driver, in bytes; `None` while one of them is at work.
+/// Function for the bytes that the pools of a device hold from the driver; `None` while one of them
+/// is at work.
 type HeldNow = fn(u8) -> Option<u64>;
 
-/// Begins to follow a trace that was just created. `held` is asked by a timeline that has missed some of it.
+/// Begins to follow a trace that was just created. A timeline that has missed events calls `held`.
 pub fn start(writer: &Writer, held: HeldNow) {
     let config = settings::config();
     let follower = match config.trace_mode {
@@ -67,12 +69,12 @@ fn timeline(writer: &Writer, held: HeldNow) -> Follower {
     )))
 }
 
-/// The line that says that not all events are kept any more.
+/// Returns the line which says that not all events are kept any more.
 fn stopped(why: &str) -> String {
     format!("the spool of all events stops: {why}; the trace keeps the newest")
 }
 
-/// Says why the spool stopped, once.
+/// Reports once the reason for which the spool stopped.
 fn say_stopped() {
     let why = STOPPED.lock().ok().and_then(|mut place| place.take());
     if let Some(why) = why {
@@ -80,7 +82,7 @@ fn say_stopped() {
     }
 }
 
-/// Adds the new events to the timeline. True if that should be done again soon.
+/// Adds the new events to the timeline. True if the next call should come soon.
 pub fn poll() -> bool {
     say_stopped();
     let Ok(mut follower) = FOLLOWER.lock() else {
@@ -94,7 +96,7 @@ pub fn poll() -> bool {
     timeline.progress().1 != before
 }
 
-/// The process ends: what is left is written.
+/// Writes the remaining events at the end of the process.
 pub fn stop() {
     let follower = FOLLOWER.lock().ok().and_then(|mut place| place.take());
     match follower {

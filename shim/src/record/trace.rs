@@ -8,30 +8,33 @@ use gpushim_trace::Writer;
 
 use crate::base::{addresses, boundary, settings, stderr};
 
-/// The trace of this process; `None` inside: off, or it could not be written.
+/// The trace of this process. `None` inside: off, or it could not be written.
 static TRACE: OnceLock<Option<Writer>> = OnceLock::new();
 
-/// Whether all that is done when the trace is opened was done: stacks, for one, need their modules announced.
+/// True once all work at the opening of the trace is done: stacks, for one, need their modules
+/// announced.
 static READY: AtomicBool = AtomicBool::new(false);
-/// The thread that opens it, 0 before.
+/// The thread that opens it; 0 before.
 static OPENER: AtomicU64 = AtomicU64::new(0);
-/// How long other threads wait for it at most.
+/// Longest time that other threads wait for the opening.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often they look meanwhile.
+/// Time between two checks meanwhile.
 const LOOK: Duration = Duration::from_micros(100);
-/// Addresses that a trace takes beside its ring, and that the program can still take then, bytes.
+/// Bytes of addresses that a trace takes beside its ring and that the program can still take then.
 const BESIDE: usize = 96 << 20;
 
-/// Facts that can wait for the trace to be opened: a process may load libraries for ever and never use memory.
+/// Most facts that can wait for the trace to be opened: a process may load libraries for ever and
+/// never use memory.
 const EARLY_MOST: usize = 256;
 
-/// Facts that came before the trace.
+/// Facts from before the trace was opened.
 static EARLY: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// What else is done when the trace is opened.
+/// Function that is called when the trace is opened.
 static OPENED: OnceLock<fn(&'static Writer)> = OnceLock::new();
 
-/// Registers what else is done when the trace is opened; the opening thread runs it before its first event.
+/// Registers the function that is called when the trace is opened. The opening thread runs it
+/// before its first event.
 pub fn when_opened(act: fn(&'static Writer)) {
     // Registered once; a second registration is the same function.
     let _ = OPENED.set(act);
@@ -90,24 +93,26 @@ fn create() -> Option<&'static Writer> {
         let end = Instant::now() + PATIENCE;
         while !READY.load(Ordering::Acquire) {
             if Instant::now() >= end {
-                // Whatever holds up the opener holds up the program only once.
+                // A delay of the opener delays the program only once.
                 READY.store(true, Ordering::Release);
                 break;
             }
-            // It sleeps: a thread of real-time priority that spun would keep the processor from the opener.
+            // It sleeps: a spinning thread of real-time priority would keep the processor from the
+            // opener.
             std::thread::sleep(LOOK);
         }
     }
     Some(writer)
 }
 
-/// The trace, if it is open. For places that must not open it: under the lock of a pool or of a thread cache, and where a framework announces a tensor.
+/// Returns the trace, if it is open. For code that must not open it: under the lock of a pool or of
+/// a thread cache, and when a framework announces a tensor.
 #[inline]
 pub fn opened() -> Option<&'static Writer> {
     TRACE.get().and_then(Option::as_ref)
 }
 
-/// Whether it is known that this process has no trace.
+/// True if it is known that this process has no trace.
 pub fn is_off() -> bool {
     TRACE.get().is_some_and(Option::is_none)
 }

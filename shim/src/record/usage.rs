@@ -1,7 +1,9 @@
-//! Bytes in use now, and the most since the program last asked: for programs that watch their own memory.
+//! Bytes in use now, and their peak since the program last asked: for programs that watch their own
+//! memory.
 //!
-//! The sums of the trace are kept per thread and have no highest level. These are shared by all threads, which costs
-//! each allocation of a busy process some nanoseconds; so they are kept only once the program has asked for them.
+//! The sums of the trace are kept per thread and have no peak. All threads share these figures,
+//! which costs each allocation of a busy process some nanoseconds. So they are kept only once the
+//! program has asked for them.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,7 +13,7 @@ use gpushim_trace::layout::totals::{DEVICES, LAYERS};
 
 use crate::record::{pause, trace};
 
-/// Every layer, by number.
+/// Every layer, in the order of the numbers.
 const ALL: [Layer; LAYERS] = [
     Layer::Tensor,
     Layer::Device,
@@ -22,7 +24,8 @@ const ALL: [Layer; LAYERS] = [
 
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
-/// One kind of memory on one device, bytes. A free may be seen before its allocation: then it is below zero for a moment.
+/// Bytes of one kind of memory on one device. Negative for a moment if a free is counted before its
+/// allocation.
 struct Figure {
     now: AtomicI64,
     peak: AtomicI64,
@@ -42,7 +45,7 @@ fn figure(layer: Layer, device: u8) -> Option<&'static Figure> {
     FIGURES.get(layer as usize)?.get(row)
 }
 
-/// A block of this many bytes was handed out.
+/// Counts a block of this many bytes that was handed out.
 #[inline(always)]
 pub fn grew(layer: Layer, device: u8, bytes: u64) {
     if IS_KEPT.load(Ordering::Relaxed) {
@@ -50,7 +53,7 @@ pub fn grew(layer: Layer, device: u8, bytes: u64) {
     }
 }
 
-/// A block of this many bytes was given back.
+/// Counts a block of this many bytes that was freed.
 #[inline(always)]
 pub fn shrank(layer: Layer, device: u8, bytes: u64) {
     if IS_KEPT.load(Ordering::Relaxed) {
@@ -72,8 +75,8 @@ fn change(layer: Layer, device: u8, bytes: i64) {
     }
 }
 
-/// Memory went with its context. The trace's sums know how much is left, if it has all blocks; otherwise it is these
-/// bytes of the device's that went, or all that there were.
+/// Counts memory that ended with its context. If the trace has all blocks, its sums are taken.
+/// Otherwise these bytes are subtracted from the device's, down to 0.
 pub fn lost(device: Option<i32>, bytes: u64) {
     if !IS_KEPT.load(Ordering::Relaxed) {
         return;
@@ -88,7 +91,7 @@ pub fn lost(device: Option<i32>, bytes: u64) {
     }
 }
 
-/// What the trace has as live.
+/// Takes the live bytes of the trace.
 fn take_sums() {
     let Some(writer) = trace::opened() else {
         return;
@@ -101,8 +104,8 @@ fn take_sums() {
     }
 }
 
-/// Begins to keep the figures, with what the trace has as live; what other threads allocate and free in these
-/// microseconds may be missed.
+/// Begins to keep the figures, from the live bytes of the trace. Allocations and frees of other
+/// threads in these microseconds may be missed.
 fn keep() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -111,19 +114,19 @@ fn keep() {
     });
 }
 
-/// The layer of a number; `None` for one that there is not.
+/// Returns the layer of a number; `None` for an unknown number.
 pub fn layer(number: usize) -> Option<Layer> {
     ALL.get(number).copied()
 }
 
-/// Bytes in use now, and the most since [`reset_peak`] or the first call of either.
+/// Returns bytes in use now, and their peak since [`reset_peak`] or the first call of either.
 pub fn of(layer: Layer, device: u8) -> (u64, u64) {
     keep();
     let read = |word: &AtomicI64| u64::try_from(word.load(Ordering::Relaxed)).unwrap_or(0);
     figure(layer, device).map_or((0, 0), |figure| (read(&figure.now), read(&figure.peak)))
 }
 
-/// The highest levels are those of now.
+/// Sets all peaks to the present figures.
 pub fn reset_peak() {
     keep();
     for figure in FIGURES.iter().flatten() {

@@ -1,4 +1,4 @@
-//! What is written for other programs, read back.
+//! Reads exports for other programs back.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +27,7 @@ pub fn metric(text: &str, name: &str, device: u8) -> Option<u64> {
     line?.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The metrics end with what the report says.
+/// Checks that the metrics end with the figures of the report.
 pub fn metrics_agree(recordings: &[Box<dyn Recording>]) -> Result<(), TestCaseError> {
     let text = metrics(recordings);
     for recording in recordings {
@@ -53,7 +53,7 @@ pub fn metrics_agree(recordings: &[Box<dyn Recording>]) -> Result<(), TestCaseEr
     Ok(())
 }
 
-/// A recording as it comes back from a format.
+/// Writes recordings in a format, and opens the result as a recording.
 pub fn back(
     format: Format,
     recordings: &[Box<dyn Recording>],
@@ -65,7 +65,7 @@ pub fn back(
     open(&path).unwrap()
 }
 
-/// What is live in a log of requests at the end and at the peak, of all devices together.
+/// Bytes live in a log of requests at the end and at the peak, of all devices together.
 pub fn of_log(recordings: &[Box<dyn Recording>], folder: &Path) -> EndAndPeak {
     let log = back(Format::Rmm, recordings, folder);
     let focus = Focus::of(&*log, None);
@@ -73,7 +73,8 @@ pub fn of_log(recordings: &[Box<dyn Recording>], folder: &Path) -> EndAndPeak {
     (at(Moment::End), at(Moment::Peak))
 }
 
-/// What is live in a snapshot at the end and at the peak, by device; those that hold nothing are left out.
+/// Bytes live in a snapshot at the end and at the peak, by device. Devices without memory are left
+/// out.
 pub fn of_snapshot(recordings: &[Box<dyn Recording>], folder: &Path) -> Vec<EndAndPeak> {
     let snapshot = back(Format::MemoryViz, recordings, folder);
     let tensors = figures_of(&*snapshot).devices.into_iter();

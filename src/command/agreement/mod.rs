@@ -1,5 +1,7 @@
-//! All commands and exports tell the same of one recording: what is live, requested, allocated and reserved at the
-//! start, at the peak and at the end. The oracle is a plain model of made-up programs.
+//! All commands and exports give the same sums for one recording.
+//!
+//! The sums are live, requested, allocated and reserved bytes at the start, at the peak and at the
+//! end. The oracle is a plain model of generated programs.
 
 use proptest::prelude::*;
 
@@ -58,7 +60,7 @@ impl Ran {
     }
 }
 
-/// What holds of every recording.
+/// Checks the sums that every recording has.
 fn sums_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
     let recording: &dyn Recording = &ran.trace;
     let summary = summarize(recording);
@@ -99,7 +101,7 @@ fn sums_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
                 .find(|(of, sum, ..)| (*of, *sum) == (device, name));
             let of_page = of_page.map_or((0, 0), |(.., peak, end)| (*peak, *end));
             prop_assert_eq!(of_page, (peak, end), "html: {} {}", device, name);
-            // A counter says only what changes; the framework's own words are another one.
+            // A counter has only changed values. The framework's own figures are another counter.
             let said = told.get(&(device, name)).filter(|_| name != "tensors");
             if let Some(said) = said {
                 prop_assert_eq!(
@@ -127,7 +129,7 @@ fn sums_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What holds of what is written for other programs.
+/// Checks the sums of exports for other programs.
 fn exports_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
     let recordings: [Box<dyn Recording>; 1] = [open(ran.trace.path()).unwrap()];
     let folder = tempfile::tempdir().unwrap();
@@ -157,8 +159,10 @@ fn exports_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// A snapshot has a history for each device, in microseconds: of an address that one device had until another got it
-/// the order is not told, so that programs that lose such a free are left out.
+/// Checks the sums of a snapshot.
+///
+/// A snapshot has one history for each device, with times in microseconds. It does not say in which
+/// order two devices used one address. Programs that lose such a free are left out.
 fn snapshots_agree(ran: &Ran) -> Result<(), TestCaseError> {
     let recordings: [Box<dyn Recording>; 1] = [open(ran.trace.path()).unwrap()];
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +178,7 @@ fn snapshots_agree(ran: &Ran) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The sum of the layer that exports tell of.
+/// Name of the sum of the layer that exports describe.
 fn name_of(recording: &dyn Recording) -> &'static str {
     match held(recording).0 {
         Layer::Tensor => "tensors",
@@ -182,7 +186,8 @@ fn name_of(recording: &dyn Recording) -> &'static str {
     }
 }
 
-/// The rows of a table are the events: what they add up to is how much more is live at the end than at the start.
+/// Checks that the rows of a table add up to the difference between the live bytes at the end and
+/// at the start.
 fn tables_agree(ran: &Ran) -> Result<(), TestCaseError> {
     let recordings: [Box<dyn Recording>; 1] = [open(ran.trace.path()).unwrap()];
     let folder = tempfile::tempdir().unwrap();
@@ -198,7 +203,9 @@ fn tables_agree(ran: &Ran) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What holds of blocks one by one: those of before the recording are known by their ends, or by the live table.
+/// Checks the blocks one by one.
+///
+/// Blocks from before the recording are known by their frees, or by the live table.
 fn blocks_agree(ran: &Ran, is_reserved_known: bool) -> Result<(), TestCaseError> {
     let recording: &dyn Recording = &ran.trace;
     for (layer, name) in [(Layer::Device, "requested"), (Layer::Tensor, "tensors")] {

@@ -1,4 +1,4 @@
-//! Made-up programs, with a plain model of what they hold, which knows no event.
+//! Generated programs, with a plain model of the memory that they hold. The model knows no events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,16 +22,16 @@ pub struct Op {
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// What programs may do besides allocating and freeing what they have.
+/// Operations that programs may do besides allocating and freeing their own blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum May {
-    /// Nothing.
+    /// No additional operation.
     Plain,
     /// Lose the event of a free, and end contexts.
     EndContexts,
-    /// Free what was there before the recording.
+    /// Free blocks from before the recording.
     FreeUnseen,
-    /// Outlast the ring.
+    /// Record more events than the ring holds.
     Wrap,
 }
 
@@ -67,7 +67,7 @@ const SORTS: [(Class, bool); 10] = [
     (Class::Tensor, false),
 ];
 
-/// The classes of a layer.
+/// Classes that belong to a layer.
 pub fn classes(layer: Layer) -> impl Iterator<Item = Class> {
     let of_layer = SORTS
         .into_iter()
@@ -83,21 +83,21 @@ struct Held {
     block: u64,
 }
 
-/// A program that was recorded, and what is true of it.
+/// A recorded program, and the true figures of its memory.
 pub struct Ran {
     pub trace: Trace,
-    /// Of each readable event the sums after it, and first those before.
+    /// Sums before the first readable event, then the sums after each readable event.
     pub sums: Vec<Sums>,
-    /// Keeps the file.
+    /// Keeps the file until the end of the test.
     _dir: tempfile::TempDir,
 }
 
 struct Model {
     live: BTreeMap<u64, Held>,
     segments: BTreeMap<u64, (u8, u64)>,
-    /// What was freed and never allocated: it was there before.
+    /// Sums of blocks that were freed and never allocated: they existed before the recording.
     unseen: Sums,
-    /// Addresses that were ever used: what was there before was so once.
+    /// Addresses that were ever used. Earlier blocks had an unused address once, too.
     used: BTreeSet<u64>,
     history: Vec<Sums>,
 }
@@ -121,7 +121,7 @@ impl Model {
     }
 }
 
-/// What a block counts in.
+/// Adds a block to each sum that counts it.
 fn of(held: &Held, add: &mut dyn FnMut(&'static str, u64)) {
     let (class, forwarded) = SORTS[held.sort];
     match class.layer() {
@@ -152,7 +152,7 @@ fn context(device: u8) -> u64 {
     0xc000 + u64::from(device)
 }
 
-/// Records a program.
+/// Runs a program, and records it in a trace.
 pub fn run(ops: &[Op], may: May) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
@@ -272,8 +272,10 @@ fn step(writer: &Writer, model: &mut Model, op: Op, may: May) {
     model.history.push(model.sums());
 }
 
-/// A context ends: with its segments, the pool's blocks of `cudaMalloc`, and if there are any what the driver handed
-/// out there itself.
+/// Ends a context, with its segments and the pool's blocks of `cudaMalloc`.
+///
+/// If there are any such blocks, the blocks that the driver itself handed out in the context end,
+/// too.
 fn end_context(writer: &Writer, model: &mut Model, device: u8) {
     let ends = |held: &Held, forwarded: bool| {
         let (class, from_driver) = SORTS[held.sort];

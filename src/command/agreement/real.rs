@@ -1,4 +1,4 @@
-//! The same of recordings that were not made up.
+//! Checks the agreement of commands and exports on recordings of real programs.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ fn recordings() -> Vec<PathBuf> {
     paths
 }
 
-/// Of one recording.
+/// Checks the sums of one recording.
 fn agrees(recording: Box<dyn Recording>) {
     let name = recording.path().display().to_string();
     let all = [recording];

@@ -41,7 +41,7 @@ fn only_more_memory_is_a_regression() {
         ["forward"]
     );
     assert!(found([Some(1000); 2], [Some(50), Some(10)], 0.01).is_empty());
-    // What one run has not is neither more nor less.
+    // A figure that one run lacks is neither more nor less.
     assert!(found([Some(1000); 2], [None, Some(800)], 0.01).is_empty());
     assert!(found([None, Some(1000)], same, 0.01).is_empty());
 }

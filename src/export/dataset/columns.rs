@@ -16,10 +16,11 @@ use parquet::schema::types::{Type, TypePtr};
 use crate::error::{Result, failed};
 use crate::whole::{Readers, Unfinished};
 
-/// Bytes of the dictionary of a column in a row group: all stacks of a run have room, each of which has some KiB.
+/// Bytes of the dictionary of a column in a row group. All stacks of a run, some KiB each, fit into
+/// it.
 const DICTIONARY: usize = 32 << 20;
 
-/// How a value of a row is stored; `None` is null.
+/// Storage type of a value of a row. `None` is null.
 pub enum Value<R> {
     /// A signed number of 64 bits.
     Long(fn(&R) -> Option<i64>),
@@ -32,7 +33,7 @@ pub enum Value<R> {
     Time(fn(&R) -> Option<i64>),
 }
 
-/// A column: its name, and what it has of a row.
+/// A column: its name, and its value of a row.
 pub struct Column<R: 'static>(pub &'static str, pub Value<R>);
 
 impl<R> Column<R> {
@@ -118,7 +119,8 @@ pub struct TableFile<R: 'static> {
 }
 
 impl<R> TableFile<R> {
-    /// Begins a file of these columns. In each group of rows the values of the column `sorted_by` rise.
+    /// Begins a file of these columns. In each group of rows the values of the column `sorted_by`
+    /// rise.
     pub fn create(
         path: &Path,
         columns: &'static [Column<R>],
@@ -153,7 +155,7 @@ impl<R> TableFile<R> {
         })
     }
 
-    /// Writes a group of rows.
+    /// Writes one group of rows.
     pub fn put(&mut self, rows: &[R]) -> Result<()> {
         let mut group = self.writer.next_row_group()?;
         for column in self.columns {
@@ -163,7 +165,7 @@ impl<R> TableFile<R> {
         Ok(())
     }
 
-    /// Gives it its name.
+    /// Closes the file and gives it its name.
     pub fn finish(self, path: &Path) -> Result<()> {
         self.writer.close()?;
         Ok(self.file.persist(path, Readers::Owner)?)

@@ -53,7 +53,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The processes whose files are named or lie below folders that are.
+/// Processes of the named files, and of the files below the named folders.
 fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
     let mut places = BTreeMap::new();
     let mut others = BTreeSet::new();
@@ -73,7 +73,7 @@ fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
     Ok(places.into_values().chain(others).collect())
 }
 
-/// Adds a process; what stood in the way.
+/// Adds a process. Returns the errors.
 fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     let opened = place.trace.as_ref().map(|path| recording::open(path));
     let mut problems = Vec::new();
@@ -82,7 +82,7 @@ fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     match opened {
         Some(Ok(recording)) => {
             say_problems(&*recording);
-            // As `gpushim fleet` has it, which takes the summary that lies there.
+            // The summary as `gpushim fleet` reads it from the folder.
             let kept = place.summary.is_some().then(|| fleet::read(place, false).0);
             let summary = kept
                 .flatten()
@@ -99,7 +99,7 @@ fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     problems
 }
 
-/// Of a trace that is gone the summary alone.
+/// Adds the summary of a trace that no longer exists.
 fn of_summary(dataset: Dataset<'_>, path: Option<&Path>) -> Result<()> {
     match path {
         Some(path) => dataset.add_summary(&fleet::read_summary(path)?, path),

@@ -1,4 +1,4 @@
-//! The table of events.
+//! The dataset's table of events.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ use crate::recording::{Names, Recording, blame};
 use crate::symbols::line;
 use gpushim_trace::{Kind, Record};
 
-/// Rows of a row group: the unit that is held in memory while it is written, and that a scan reads or skips.
+/// Rows of a row group. The writer holds one group in memory, and a scan reads or skips whole
+/// groups.
 const ROWS: usize = 1 << 18;
 
 /// The columns, in their order.
@@ -61,7 +62,7 @@ pub struct EventRow {
     name: Option<ByteArray>,
     site: Option<ByteArray>,
     stack: Option<ByteArray>,
-    /// Who keeps the block that it made, in words.
+    /// Owner of the block that the event made, in words.
     owner: Option<ByteArray>,
     pid: Option<i32>,
 }

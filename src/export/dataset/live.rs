@@ -1,4 +1,4 @@
-//! What is live after each event, so that a query need not add up the events before it.
+//! Live bytes after each event, so that a query need not add up the events before it.
 
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,10 @@ pub struct Live {
 }
 
 impl Live {
-    /// Before the first event. Reads the recording once or twice: what is freed without an allocation was there.
+    /// State before the first event.
+    ///
+    /// Reads the recording once or twice: blocks that are freed without an allocation existed
+    /// before.
     pub fn before(recording: &dyn Recording) -> Live {
         let first = recording.events().next();
         let older = recording.live().unwrap_or_default().into_iter();
@@ -65,11 +68,13 @@ impl Live {
         live
     }
 
-    /// After the next event: the bytes of its device in tensors, if it is of a tensor, else in device memory. `None` if it
-    /// neither allocates nor frees any of these.
+    /// Applies the next event, and returns the live bytes of its device after it.
+    ///
+    /// The bytes are in tensors for an event of a tensor, else in device memory. `None` if the
+    /// event neither allocates nor frees memory of these kinds.
     pub fn after(&mut self, record: &Record) -> Option<u64> {
         let Live { ledger, levels } = self;
-        // What falls by this was there.
+        // Blocks that this change frees existed before.
         ledger.apply(record, &mut |change| {
             take(change, levels, &mut Levels::default());
         });
@@ -87,7 +92,7 @@ impl Live {
     }
 }
 
-/// Takes a change into the levels; `missing` is what was there before the first event.
+/// Applies a change to the levels. `missing` gets the bytes that existed before the first event.
 fn take(change: &Change, levels: &mut Levels, missing: &mut Levels) {
     change.steps(|device, sum, step, bytes| {
         let Sum::Live(layer) = sum else { return };

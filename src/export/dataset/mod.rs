@@ -1,7 +1,10 @@
-//! A dataset of Parquet files for engines that query many runs: tables of events and of summaries, partitioned by job,
-//! host and rank, a file for each process in each table. `docs/export.md` has the columns.
+//! A dataset of Parquet files for engines that query many runs.
 //!
-//! `paths` names the files, `columns` writes rows as columns, `events` and `summaries` have the tables.
+//! It has tables of events and of summaries, partitioned by job, host and rank. Each table has one
+//! file for each process. `docs/export.md` has the columns.
+//!
+//! `paths` names the files, `columns` writes rows as columns, `events` and `summaries` have the
+//! tables.
 
 mod columns;
 pub(crate) mod command;
@@ -20,18 +23,19 @@ use crate::error::{Result, failed};
 use crate::fleet::RankSummary;
 use crate::recording::Recording;
 
-/// A folder of tables.
+/// A folder with the tables of a dataset.
 #[derive(Clone, Copy, Debug)]
 pub struct Dataset<'a> {
-    /// Where it is.
+    /// Path of the dataset's folder.
     pub folder: &'a Path,
     /// The name of the job of all processes; `None` for the one that the launcher of each gave.
     pub job: Option<&'a str>,
 }
 
 impl Dataset<'_> {
-    /// Writes the events of a recording and its summary; files of the same process that are there are replaced. The path
-    /// of the events.
+    /// Writes the events of a recording and its summary, and returns the path of the events.
+    ///
+    /// Existing files of the same process are replaced.
     ///
     /// # Errors
     /// A file cannot be written; completes "failed to …".

@@ -1,26 +1,28 @@
-//! Where the file of a process lies in a table: `TABLE/job=…/host=…/rank=…/NAME-IDENTITY.parquet`.
+//! Path of a process's file in a table: `TABLE/job=…/host=…/rank=…/NAME-IDENTITY.parquet`.
 
 use std::path::{Path, PathBuf};
 
 use crate::fleet::summary::Process;
 
-/// The value of a folder for what is not known, which every reader of partitioned folders takes for null.
+/// Value of a folder for unknown values. Every reader of partitioned folders takes it for null.
 const UNKNOWN: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Bytes of a value in a path; file systems take 255, of which keys, numbers and endings need some.
 const MOST: usize = 180;
 
-/// What tells a process from all others.
+/// Identity of a process among all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// `job=…/host=…/rank=…`.
+    /// Folder in a table: `job=…/host=…/rank=…`.
     partition: PathBuf,
     name: String,
 }
 
 impl Identity {
-    /// Of a process that was recorded in a file. Two processes have different names, and the same one has the same name
-    /// each time: it has a hash of the host, the number and the start of the process, or of the path of the file where
-    /// these are not known.
+    /// Identity of a process that was recorded in a file.
+    ///
+    /// Two processes have different names, and one process has the same name each time. The name
+    /// has a hash of the host, the number and the start of the process. If these are not known, it
+    /// has a hash of the path of the file.
     pub fn of(process: &Process, job: Option<&str>, file: &Path) -> Identity {
         let job = job.or(process.job.as_deref()).unwrap_or_default();
         let rank = process.rank.map(|rank| rank.to_string());
@@ -54,16 +56,19 @@ impl Identity {
         &self.name
     }
 
-    /// The file in a table.
+    /// Path of the process's file in a table.
     pub fn path(&self, folder: &Path, table: &str) -> PathBuf {
         let within = folder.join(table).join(&self.partition);
         within.join(format!("{}.parquet", self.name))
     }
 }
 
-/// A value as the name of a folder: what readers of partitioned folders take apart is written as `%XX`. Letters beyond
-/// ASCII stay, as Spark would read each of their bytes as a letter. Of a value that is too long the beginning, and a
-/// hash of the whole.
+/// Value as the name of a folder.
+///
+/// ASCII letters, digits, `-`, `_` and inner dots are kept. Other ASCII and control characters,
+/// which readers of partitioned folders may interpret, are written as `%XX`. Characters beyond
+/// ASCII are kept, because Spark would read each byte of an escape as a character. A value that is
+/// too long is cut, and a hash of the whole value follows.
 fn escaped(value: &str) -> String {
     let mut text = String::new();
     for letter in value.chars() {

@@ -1,4 +1,4 @@
-//! The tables of summaries: one of processes, and three of what a summary has lists of.
+//! The tables of summaries: one of processes, and three of the lists in a summary.
 
 use std::path::Path;
 
@@ -10,20 +10,20 @@ use crate::fleet::RankSummary;
 use crate::fleet::summary::{Device, Holder, Iterations, Phase};
 use crate::top::State;
 
-/// A table of summaries.
+/// One of the tables of summaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// A row for each process.
+    /// One row for each process.
     Summaries,
     /// A row for each function that held memory at the peak of a device.
     Holders,
-    /// A row for each phase.
+    /// One row for each phase of a process.
     Phases,
     /// A row for each column of time.
     OverTime,
 }
 
-/// All of them.
+/// All tables of summaries.
 pub const TABLES: [Table; 4] = [
     Table::Summaries,
     Table::Holders,
@@ -32,7 +32,7 @@ pub const TABLES: [Table; 4] = [
 ];
 
 impl Table {
-    /// Its folder.
+    /// Name of the table's folder.
     pub fn name(self) -> &'static str {
         match self {
             Table::Summaries => "summaries",
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// Writes what it has of a summary.
+    /// Writes the table's rows of a summary.
     pub fn write(self, summary: &RankSummary, trace: &str, path: &Path) -> Result<()> {
         let trace = ByteArray::from(trace.as_bytes().to_vec());
         match self {
@@ -106,7 +106,7 @@ fn put<R>(path: &Path, columns: &'static [Column<R>], rows: &[R]) -> Result<()> 
     file.finish(path)
 }
 
-/// A process.
+/// A process, for a row of a table.
 pub struct Process {
     trace: ByteArray,
     summary: RankSummary,
@@ -215,7 +215,7 @@ pub const HOLDERS: &[Column<HolderRow>] = &[
     Column("blocks", Long(|of| Some(long(of.holder.blocks)))),
 ];
 
-/// A phase.
+/// A phase, for a row of a table.
 pub struct PhaseRow {
     trace: ByteArray,
     place: i32,
@@ -234,7 +234,7 @@ pub const PHASES: &[Column<PhaseRow>] = &[
     Column("peak", Long(|of| Some(long(of.phase.peak)))),
 ];
 
-/// A column of time.
+/// A column of time, for a row of a table.
 pub struct Moment {
     trace: ByteArray,
     place: i32,

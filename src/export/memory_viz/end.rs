@@ -60,7 +60,8 @@ impl Viz<'_> {
         Ok(())
     }
 
-    /// A block that is in no segment, as one of its own, unless it lies in what was shown already.
+    /// Writes a block without a segment as a segment of its own, unless it begins in memory shown
+    /// already.
     fn alone(&mut self, end: &End, block: &Block, covered: u64) -> Result<u64> {
         let size = block.size.max(1).checked_next_multiple_of(ROUNDING);
         let to = block.address.saturating_add(size.unwrap_or(block.size));

@@ -37,7 +37,7 @@ fn reopened(content: &[u8]) -> Box<dyn Recording> {
     open(&path).unwrap()
 }
 
-/// What a recording says of its memory, without what other formats do not carry.
+/// Memory events of a recording, without facts that other formats do not carry.
 fn memory(recording: &dyn Recording) -> Vec<(u64, &'static str, u64, u64)> {
     let is_memory = |record: &Record| {
         matches!(
@@ -86,7 +86,7 @@ fn a_snapshot_comes_back_as_it_was() {
             .zip(&facts)
             .all(|(a, b)| a.event.size == b.event.size)
     );
-    // What was there at the beginning is in the history now; it is the same.
+    // Blocks from the beginning are in the history now; the memory is the same.
     let same = memory(&*again);
     assert_eq!(same.len(), expected.len());
     assert_eq!(same, expected);

@@ -18,7 +18,7 @@ fn begins_after_the_moment_before(found: &LastingFall, trace: &Trace) {
     assert_eq!(before.bytes, found.fall.from.bytes, "{found:#?}");
 }
 
-/// With iterations that begin where this many bytes are allocated.
+/// Finds the fall, with iterations that begin where this many bytes are allocated.
 fn by_size(trace: &Trace, bytes: u64) -> Option<LastingFall> {
     let begins = trace
         .events()
@@ -65,8 +65,8 @@ fn falls_of_each_iteration_do_not_last() {
     }
 }
 
-/// Records sizes over time. Positive numbers are allocated, with their index as stack; negative ones name the
-/// block to free, and 0 ends the context.
+/// Records sizes over time. Positive numbers are allocated, with their index as stack; negative
+/// ones name the block to free, and 0 ends the context.
 fn made(steps: &[i64]) -> (tempfile::TempDir, Trace) {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
@@ -101,7 +101,7 @@ fn made(steps: &[i64]) -> (tempfile::TempDir, Trace) {
 
 #[test]
 fn memory_that_comes_back_and_memory_that_does_not() {
-    // 40 that stay, 20 that come and go.
+    // 40 stay, 20 are freed and allocated again.
     let swing = |steps: &mut Vec<i64>| {
         steps.push(20);
         let last = steps.len() as i64;
@@ -125,14 +125,14 @@ fn memory_that_comes_back_and_memory_that_does_not() {
         ),
         "{text}"
     );
-    // The same, but it comes back.
+    // Memory rises again to its level before the fall.
     back.push(40);
     (0..5).for_each(|_| swing(&mut back));
     let (_dir, trace) = made(&back);
     assert!(lasting(&trace).is_none());
 }
 
-/// What happens before and afterwards is small beside it, and in the end all is freed.
+/// A fall beside which the levels before and after it are small; in the end all is freed.
 #[test]
 fn a_run_that_goes_on_far_below() {
     let mut steps = vec![200, 30];
@@ -153,7 +153,7 @@ fn a_run_that_goes_on_far_below() {
     // The end of a run.
     let (_dir, trace) = made(&steps[..at_once + 4]);
     assert!(by_size(&trace, 8 << 20).is_none());
-    // Where nothing repeats it may be the run's own way.
+    // Without repetitions, the fall may belong to the run.
     let (_dir, trace) = made(&steps);
     assert!(lasting(&trace).is_none());
 }
@@ -166,7 +166,7 @@ fn a_context_that_is_reset() {
     let text = found.sentence(&mut *trace.names());
     let expected = "memory fell by 70.0 MiB to 0 B: a context was reset or destroyed; 40.0 MiB in ";
     assert!(text.contains(expected), "{text}");
-    // At the end of the run it is nobody's loss.
+    // A fall at the end of the run is not reported.
     let (_dir, trace) = made(&[40, 30, 0]);
     assert!(lasting(&trace).is_none());
 }

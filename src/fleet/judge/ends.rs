@@ -1,14 +1,15 @@
-//! Ranks that ran out of memory, that died, and that are not there at all.
+//! Finds ranks that ran out of memory, dead ranks, and missing ranks.
 
 use crate::fleet::outlier::{Kind, Outlier};
 use crate::fleet::summary::RankSummary;
 use crate::output::units::{count, span};
 use crate::top::State;
 
-/// A rank whose end is not known has died if the others went on for so long after its last event, ns.
+/// Silence after which a rank of unknown end counts as dead, ns. It is the time from its last event
+/// to the last event of any rank.
 const SILENCE: u64 = 60_000_000_000;
 
-/// Ranks with a request that could not be met.
+/// Returns the ranks with a request that was refused.
 pub fn out_of_memory(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let all = ranks.iter().enumerate();
     let failed = all.filter(|(_, rank)| rank.out_of_memory > 0);
@@ -33,7 +34,8 @@ pub fn out_of_memory(ranks: &[&RankSummary]) -> Vec<Outlier> {
     failed.map(outlier).collect()
 }
 
-/// Ranks that ended without a note of it, while others noted their end, or went on.
+/// Returns the ranks that ended without a note of their end, while others noted theirs or
+/// continued.
 pub fn died(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let ended = ranks.iter().filter(|rank| rank.end.state == State::Ended);
     let has_ended = ended.count() > 0;
@@ -81,8 +83,8 @@ fn is_killed(rank: &RankSummary) -> bool {
         .is_some_and(|by| by.starts_with("signal"))
 }
 
-/// The ranks without a file, and how many the launcher said that there are: those below that number, or else below the
-/// highest that is there.
+/// Returns the size of the job according to the launcher, and the ranks without a file. Ranks are
+/// expected below that size, or else below the highest rank with a file.
 pub fn missing(ranks: &[&RankSummary]) -> (Option<u32>, Vec<u32>) {
     let there: Vec<u32> = ranks.iter().filter_map(|rank| rank.process.rank).collect();
     let world = ranks.iter().filter_map(|rank| rank.process.world).max();
@@ -91,7 +93,7 @@ pub fn missing(ranks: &[&RankSummary]) -> (Option<u32>, Vec<u32>) {
         .max()
         .map_or(0, |highest| highest.saturating_add(1));
     let mut is_there = vec![false; there.len()];
-    // A number that no job has would fill the memory.
+    // Limits the memory that a wrong size could take.
     let most = (there.len() as u32)
         .saturating_mul(64)
         .saturating_add(1 << 16);

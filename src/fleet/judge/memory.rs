@@ -1,4 +1,4 @@
-//! Ranks that leak, that run another model, and that hold more or less than the others.
+//! Finds leaks, other models, and ranks with more or less memory than the others.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,20 @@ use crate::fleet::summary::{Holder, RankSummary, Site};
 use crate::output::escape::shown;
 use crate::output::units::{bytes, percent};
 
-/// Peaks and levels that differ by less than this many bytes are alike: contexts and caches of libraries differ by as much.
+/// Smallest difference of peaks and levels, bytes. Contexts and caches of libraries can differ by
+/// as much.
 const LEAST: f64 = (64_u64 << 20) as f64;
-/// A peak or level differs by at least this part.
+/// Smallest relative difference of peaks and levels.
 const APART: f64 = 0.1;
-/// Allocations of an iteration differ by at least this part.
+/// Smallest relative difference of the allocations in an iteration.
 const CALLS: f64 = 0.1;
-/// Fewer iterations say nothing of a model: what is allocated before the first one weighs too much.
+/// Fewest iterations for comparing models. With fewer, the allocations before the first one weigh
+/// too much.
 const FEWEST: u64 = 5;
-/// A function explains a difference if it has this part of it.
+/// Share of a difference with which one function explains it.
 const MOST: f64 = 0.6;
 
-/// Ranks whose iterations certainly leave memory behind.
+/// Returns the ranks whose iterations certainly leave memory allocated.
 pub fn leaks(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let mut found = Vec::new();
     for (index, rank) in ranks.iter().enumerate() {
@@ -45,8 +47,8 @@ pub fn leaks(ranks: &[&RankSummary]) -> Vec<Outlier> {
     found
 }
 
-/// Ranks that allocate another number of times in an iteration, or hold more or less between iterations in all of their
-/// functions: not those whose difference is known.
+/// Returns the ranks that allocate another number of times in an iteration, or hold more or less
+/// between iterations in all of their functions. Ranks in `explained` are left out.
 pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     let usual_of = Usual::of(ranks);
     let of = |index: usize| {
@@ -80,7 +82,7 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
         let excess = ranks
             .get(*index)
             .and_then(|rank| Excess::of(rank, &usual_of));
-        // One function that holds more is no other model.
+        // A difference in one function alone is no other model.
         let is_spread = excess
             .as_ref()
             .is_none_or(|excess| excess.first_share < MOST);
@@ -118,7 +120,8 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
     found
 }
 
-/// Ranks that peak higher or lower than the others, unless that is explained.
+/// Returns the ranks with a higher or lower peak than the others. Ranks in `explained` are left
+/// out.
 pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     let usual_of = Usual::of(ranks);
     let known: Vec<usize> = (0..ranks.len())
@@ -172,9 +175,9 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     found
 }
 
-/// What a function usually holds at the peak of a rank.
+/// Usual figures at the peak of a rank.
 struct Usual<'a> {
-    /// By function: the bytes, and its call site in some rank.
+    /// Bytes, and the call site in some rank, by function.
     functions: BTreeMap<&'a str, (u64, &'a Site)>,
     peak: u64,
 }
@@ -188,7 +191,7 @@ impl<'a> Usual<'a> {
             of.0.push(holder.bytes);
         }
         let middle = |(mut bytes, site): (Vec<u64>, &'a Site)| {
-            // Ranks without it hold nothing by it.
+            // Ranks without the function count as 0 bytes.
             bytes.resize(ranks.len().max(bytes.len()), 0);
             bytes.sort_unstable();
             (bytes.get(bytes.len() / 2).copied().unwrap_or(0), site)
@@ -204,17 +207,17 @@ impl<'a> Usual<'a> {
     }
 }
 
-/// By which function the peak of a rank differs most from that of the others.
+/// Function with the largest difference between the peak of a rank and the usual one.
 struct Excess {
     site: Site,
     its: u64,
     usual: u64,
-    /// Its part of all differences of this direction, 0 to 1.
+    /// Share of this function in all differences of the same direction, 0 to 1.
     first_share: f64,
 }
 
 impl Excess {
-    /// Compares a rank with what is usual; `None` where no functions are known.
+    /// Compares a rank with the usual figures. `None` if no function with a name differs.
     fn of(rank: &RankSummary, usual: &Usual<'_>) -> Option<Excess> {
         let its: BTreeMap<&str, u64> = holders(rank)
             .iter()

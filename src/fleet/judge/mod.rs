@@ -1,4 +1,4 @@
-//! Which ranks are unlike the others, from their summaries alone.
+//! Finds ranks that are unlike the others, from their summaries alone.
 
 mod ends;
 mod memory;
@@ -10,8 +10,8 @@ use super::summary::RankSummary;
 
 pub use ends::missing;
 
-/// All outliers, each of one rank, the gravest first. What one finding explains is not told again as another: a rank that
-/// leaks holds more for that reason.
+/// Returns all outliers, each of one rank, the gravest kind first. A finding that explains another
+/// one suppresses it: a rank with a leak holds more for that reason.
 pub fn outliers(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let mut found = ends::out_of_memory(ranks);
     found.extend(ends::died(ranks));
@@ -30,7 +30,7 @@ pub fn outliers(ranks: &[&RankSummary]) -> Vec<Outlier> {
     found
 }
 
-/// The ranks that some outliers are about.
+/// Returns the ranks of some outliers.
 fn of(found: &[Outlier]) -> Vec<usize> {
     found.iter().flat_map(|one| one.members.clone()).collect()
 }

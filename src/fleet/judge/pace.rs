@@ -1,4 +1,4 @@
-//! Ranks whose iterations take longer than those of the others, or that are behind.
+//! Finds ranks with slower iterations than the others, and ranks with fewer iterations.
 
 use crate::fleet::outlier::{Kind, Outlier};
 use crate::fleet::roles::{alone, median};
@@ -6,17 +6,17 @@ use crate::fleet::summary::{Iterations, Phase, RankSummary};
 use crate::output::escape::shown;
 use crate::output::units::{count, percent, span};
 
-/// An iteration takes longer if it does by this part of the usual time,
+/// Smallest relative difference from the usual time of an iteration.
 const SLOWER: f64 = 0.2;
-/// and by this many ns: what is shorter is noise of the machine.
+/// Smallest difference from the usual time of an iteration, ns. Shorter ones are noise.
 const LEAST_NS: f64 = 1_000_000.0;
-/// A rank is behind by at least this part of the iterations of the others, and this many.
+/// Smallest deficit of iterations, relative and absolute. Both must be reached.
 const BEHIND: f64 = 0.1;
 const LEAST: f64 = 5.0;
-/// Fewer iterations tell nothing of a pace.
+/// Fewest iterations for comparing the pace.
 const FEWEST: u64 = 5;
 
-/// Ranks that are slower, without those that died.
+/// Returns the ranks that are slower or behind. Ranks that died are left out.
 pub fn stragglers(ranks: &[&RankSummary], died: &[usize]) -> Vec<Outlier> {
     let all = ranks.iter().enumerate();
     let known: Vec<(usize, &RankSummary, &Iterations)> = all
@@ -73,7 +73,8 @@ pub fn stragglers(ranks: &[&RankSummary], died: &[usize]) -> Vec<Outlier> {
     found
 }
 
-/// The phase by which a rank lags most: its name, and ns of one of it here and usually.
+/// Returns the phase in which a rank lags most: its name, its time for one pass here, and the usual
+/// time, both ns.
 fn slowest<'a>(
     rank: &'a RankSummary,
     known: &[(usize, &RankSummary, &Iterations)],
@@ -87,7 +88,8 @@ fn slowest<'a>(
         let usual = median(same.collect());
         (phase.name.as_str(), once(phase), usual)
     };
-    // What is around all others lags as much as they do: the last of those within a tenth is the innermost.
+    // An outer phase lags as much as its inner ones. The last phase within a tenth of the largest
+    // lag is the innermost.
     let lags: Vec<_> = rank.phases.iter().map(lag).collect();
     let by = |(_, its, usual): &(&str, f64, f64)| its - usual;
     let most = lags.iter().map(by).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Ranks whose settings, versions, command line or GPU are not those of the others.
+//! Finds ranks with other settings, versions, command lines or GPUs than the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use crate::fleet::outlier::{Kind, Outlier};
 use crate::fleet::summary::RankSummary;
 use crate::output::escape::shown;
 
-/// A value of more than this part of the ranks is no exception.
+/// Largest share of the ranks for an exceptional value.
 const FEW: f64 = 0.1;
-/// The usual value is that of more than this part of the ranks.
+/// Share of the ranks above which a value is the usual one.
 const USUAL: f64 = 0.5;
-/// Letters of a value in a sentence.
+/// Most letters of a value in a sentence.
 const LETTERS: usize = 80;
 
-/// Ranks with a value that few have, where most have the same.
+/// Returns the ranks with a rare value where most ranks have the same one.
 pub fn others(ranks: &[&RankSummary]) -> Vec<Outlier> {
     let all: Vec<BTreeMap<String, String>> = ranks.iter().map(|rank| settings(rank)).collect();
     let keys: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();

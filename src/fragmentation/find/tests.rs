@@ -101,7 +101,8 @@ fn what_pins_nearly_empty_segments() {
         (1 << 32, 19 * MIB, 1, MIB)
     );
     assert_eq!(found.segments[0].parts, [(9 * MIB, MIB)]);
-    // Once nothing needs so much any more it is the same, and at the very beginning there is nothing.
+    // It is unchanged once no request needs as much memory, and at the very beginning there is
+    // nothing.
     let end = scattered();
     end.free(Class::Device, 11 << 32, 39 * MIB);
     let end = end.at(Moment::End);
@@ -137,7 +138,7 @@ fn a_context_takes_its_segments_along() {
     assert_eq!((found.devices, found.segments), (vec![], vec![]));
 }
 
-/// Of pages that are mapped where they are needed the recording has handles, not addresses.
+/// The recording has handles of pages that are mapped on demand, not their addresses.
 #[test]
 fn pages_beside_blocks_are_free_to_move() {
     let made = Made::new();
@@ -158,7 +159,8 @@ fn pages_beside_blocks_are_free_to_move() {
     assert_eq!(found.segments[0].parts, [(0, 3 * MIB + 512)]);
 }
 
-/// Tensors lie in what the framework took from the driver; other memory of the driver is not its own.
+/// Tensors lie in memory that the framework took from the driver; other memory of the driver is not
+/// its own.
 #[test]
 fn segments_below_tensors() {
     let made = Made::new();
@@ -181,7 +183,7 @@ fn segments_below_tensors() {
     assert_eq!(found.pins[0].blocks, 2);
 }
 
-/// A block that reaches across pieces shows that they are one segment.
+/// A block across several pieces shows that they are one segment.
 #[test]
 fn pieces_of_an_expandable_segment() {
     let made = Made::new();
@@ -197,7 +199,8 @@ fn pieces_of_an_expandable_segment() {
     assert_eq!(found.devices[0].reserved, 8 * MIB);
 }
 
-/// Of the moments at which most is held, the one at which most of it is in use: all may be held from the first event on.
+/// Two moments have the most reserved memory; the one with most of it in use is found. All memory
+/// may be reserved from the first event on.
 #[test]
 fn memory_that_is_reserved_at_once() {
     let made = Made::new();
@@ -217,7 +220,7 @@ fn memory_that_is_reserved_at_once() {
     assert!(!found.is_found());
 }
 
-/// What a snapshot tells of its beginning is no moment of the run.
+/// The beginning that a snapshot describes is no moment of the run.
 #[test]
 fn what_was_there_before_is_no_moment() {
     let made = Made::new();
@@ -241,7 +244,7 @@ fn what_was_there_before_is_no_moment() {
     assert_eq!((found.devices[0].stuck, found.asked), (10 * MIB, None));
 }
 
-/// Where the segments of a wrapped ring lie is not known, but what they have in sum is.
+/// The places of a wrapped ring's older segments are unknown, but their sum is known.
 #[test]
 fn segments_of_before_the_ring() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Runs of many kinds, drawn by a seed: none of the clean ones may raise an alarm, and planted leaks must be found.
+//! Runs of many kinds, drawn by a seed. No clean run may raise an alarm, and planted leaks must be
+//! found.
 
 use std::fmt::Write as _;
 
@@ -30,7 +31,7 @@ fn find(trace: &Trace) -> Found {
     }
 }
 
-/// Every run by a function, on both cores; what each says, in their order.
+/// Calls a function for every seed, on both cores; returns the results in the order of seeds.
 fn all<T: Send>(of: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let half = |odd: u64| (0..RUNS).filter(|seed| seed % 2 == odd).map(&of).collect();
     std::thread::scope(|scope| {
@@ -47,7 +48,7 @@ fn no_clean_run_raises_an_alarm() {
         let how = Training::clean(seed);
         let (_dir, trace) = how.record();
         let found = find(&trace);
-        // A likely one is an alarm, too. A few passes cannot show whether their blocks will be freed.
+        // A likely growth is an alarm, too. A few passes cannot show if their blocks will be freed.
         let growth = found.growth.as_ref().filter(|growth| {
             growth.is_found() && (growth.grows || growth.telling > gpushim_analysis::FEW)
         });
@@ -78,13 +79,13 @@ fn planted_leaks_are_found() {
         let found = find(&trace);
         let all = found.iterations.as_ref().map_or(0, Iterations::count) as u64;
         let turns = how.steps;
-        // Of a ring that lost its beginning only the rest can be told.
-        // Micro-batches and tokens are iterations, too.
+        // A ring that lost its beginning shows only the rest. Micro-batches and tokens are
+        // iterations, too.
         let finer =
             (how.generates > 0) && all >= turns * how.generates / 2 && all <= turns * how.generates;
-        // What every n-th step leaves, each pass of a loop over those leaves.
+        // A loop over every n-th step leaves the blocks of these steps in each pass.
         let of_leaks = (how.leaks_every > 1) && all.abs_diff(turns / how.leaks_every) <= 1;
-        // Without stacks nothing rests on them: sizes may come several times in each step.
+        // Without stacks nothing is certain: a size may be requested several times in each step.
         let is_sure = found
             .iterations
             .as_ref()
@@ -106,7 +107,7 @@ fn planted_leaks_are_found() {
         let rate = growth
             .filter(|growth| growth.is_found())
             .map_or(0.0, |growth| growth.per_iteration);
-        // Where the iterations are finer than steps, each leaves less behind.
+        // If the iterations are finer than steps, each leaves fewer bytes behind.
         let is_sized = (rate - planted).abs() <= 0.02 * planted
             || (rate * all as f64 - total).abs() <= (0.02 * total).max(how.leak as f64);
         let stack = growth

@@ -124,7 +124,7 @@ fn nothing_is_found_in_clean_runs() {
         let (_dir, trace) = how.record();
         if let Some(growth) = growth(&trace) {
             seen += 1;
-            // A few passes that each fill a cache cannot show whether the next ones will.
+            // A few passes that each fill a cache cannot show if the next ones do so, too.
             let is_alarm = growth.is_found() && growth.telling > FEW;
             assert!(!growth.grows && !is_alarm, "{how:?} {growth:?}");
         }

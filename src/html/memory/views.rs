@@ -26,7 +26,7 @@ pub struct Overview {
 /// Stretches of a curve in an overview.
 const SPARK: usize = 256;
 
-/// A view, for the page.
+/// A view as the page gets it.
 #[derive(Serialize)]
 struct PageView {
     layer: &'static str,
@@ -34,7 +34,7 @@ struct PageView {
     peak: u64,
     peak_ns: u64,
     end: u64,
-    /// Its curves, by what they are of, each the number of two columns.
+    /// Curves of the view, by the name of their sum, each the number of two columns.
     curves: Vec<(&'static str, usize)>,
 }
 
@@ -93,8 +93,8 @@ impl MemoryHistory {
                 Sum::FrameworkReserved => ("framework reserved", Some(Series::TensorsReserved)),
                 Sum::InUse => continue,
             };
-            // Where its segments are events, these say it at every moment, and the framework only with its
-            // tensors.
+            // Where its segments are events, these say it at every moment, and the framework only
+            // with its tensors.
             if recording.caching().is_some() && name.starts_with("framework") {
                 continue;
             }
@@ -155,7 +155,7 @@ impl MemoryHistory {
     }
 }
 
-/// What a page calls a layer.
+/// Name of a layer in a page.
 pub fn layer_name(layer: Layer) -> &'static str {
     match layer {
         Layer::Tensor => "tensor",

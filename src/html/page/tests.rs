@@ -79,7 +79,7 @@ fn the_figures_are_the_reports() {
     assert_eq!(page.head()["blocks_all"], all.0);
     assert_eq!(page.head()["blocks_exact"], BLOCKS.1);
     assert!(!page.column("sum_count").is_empty());
-    // The five functions, what lies beyond the bound, and nothing twice.
+    // The five functions, the rest beyond the bound, and no function twice.
     assert_eq!(page.column("stack_node").len(), 1 + 5);
     let iteration = page.head()["iteration"].as_array().unwrap();
     let texts = page.head()["texts"].as_array().unwrap();
@@ -109,7 +109,7 @@ fn hostile_names_are_no_markup() {
     assert_eq!(page.html.matches("</script>").count(), 3);
 }
 
-/// What the page promises: nothing is fetched, nothing but its own script runs.
+/// The page fetches nothing, and only its own script runs.
 #[test]
 fn the_page_asks_nobody() {
     let page = Made::new(1 << 20).page();
@@ -162,7 +162,7 @@ fn only_a_frameworks_events() {
     assert!(texts.iter().any(|text| text == "4.0 KiB and more"));
 }
 
-/// Without stacks, the ranges that were open tell blocks apart, whatever iteration it was.
+/// Without stacks, the open ranges distinguish blocks, with the same result in each iteration.
 #[test]
 fn ranges_stand_in_for_stacks() {
     let made = Made::new(1 << 20);
@@ -178,7 +178,7 @@ fn ranges_stand_in_for_stacks() {
     assert_eq!(page.column("block_stack"), [1; 4]);
 }
 
-/// The ring holds the last events only: what is live is known nevertheless.
+/// The ring holds the last events only. The live blocks are known nevertheless.
 #[test]
 fn a_ring_that_has_wrapped() {
     let made = Made::new(WriterOptions::MIN_BYTES);

@@ -1,8 +1,9 @@
-//! Runs drawn by a seed: what trainings and generations of many kinds allocate, without a fault or with a planted one.
+//! Runs drawn by a seed: trainings and generations of many kinds, without a fault or with a planted
+//! one.
 
 use super::Training;
 
-/// Numbers by a seed.
+/// Random numbers by a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -13,7 +14,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    /// Once in `of`.
+    /// Returns true once in `of` calls, on average.
     fn once_in(&mut self, of: u64) -> bool {
         self.below(of) == 0
     }
@@ -75,7 +76,7 @@ impl Training {
         }
     }
 
-    /// The same with a leak of 1 KiB to 64 MiB in each step, or in each of a few.
+    /// A clean run with a leak of 1 KiB to 64 MiB added in each step, or in each of a few.
     pub fn leaking(seed: u64) -> Training {
         let clean = Training::clean(seed);
         let mut dice = Dice(!seed);
@@ -84,7 +85,7 @@ impl Training {
             leak: (1 << magnitude) + dice.below(1 << magnitude) / 512 * 512,
             leaks_every: [1, 1, 1, 2, 3][dice.below(5) as usize],
             steps: clean.steps.max(10),
-            // Sequences of tokens have iterations of two kinds; ranges tell which are meant.
+            // Sequences of tokens have iterations of two kinds; ranges show which are meant.
             ranges: clean.ranges || clean.generates > 0,
             ..clean
         }

@@ -6,7 +6,7 @@ use gpushim_trace::Writer;
 
 use super::{ACTIVATIONS, GRADIENTS, LEAK, MAIN, PARAMETERS, STATE};
 
-/// Where functions of Python lie.
+/// Address of the first function of Python.
 const AT: u64 = 0x7000_0000;
 const BYTES: u32 = 64;
 const MODULE: &str = "/usr/lib/python3/site-packages/torch/nn/modules/module.py";

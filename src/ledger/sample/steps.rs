@@ -1,11 +1,11 @@
-//! What a training or generating run allocates, step by step.
+//! Allocations of a training or generating run, step by step.
 
 use super::{ACTIVATIONS, GRADIENTS, LEAK, MAIN, PARAMETERS, Run, STATE};
 use gpushim_trace::Kind;
 
 type Block = (u64, u64);
 
-/// What lives longer than a step.
+/// Blocks that live longer than a step.
 #[derive(Default)]
 struct Kept {
     parameters: Vec<Block>,
@@ -112,11 +112,11 @@ impl Run {
                     kept.gradients
                         .push(self.allocate(GRADIENTS + layer, (4 << 20) + layer * 4096));
                 } else {
-                    // Is added to the one there is.
+                    // It is added to the existing gradient.
                     let more = self.allocate(GRADIENTS + 50 + layer, (4 << 20) + layer * 4096);
                     self.free(more);
                 }
-                // The gradient of what the layer was given.
+                // The gradient of the layer's input.
                 let passed_on = (how.has_temporaries)
                     .then(|| self.allocate(GRADIENTS + 70 + layer, length * 300_000));
                 for block in activations.pop().into_iter().chain(passed_on) {
@@ -135,7 +135,7 @@ impl Run {
             );
         }
         if how.has_temporaries {
-            // What the update of all parameters at once takes.
+            // Temporary memory of the update of all parameters at once.
             let updates =
                 (0..how.layers).map(|layer| (STATE + 50 + layer, (4 << 20) + layer * 4096));
             let updates: Vec<Block> = updates
@@ -158,7 +158,7 @@ impl Run {
         self.churn(step);
     }
 
-    /// What one layer's forward pass keeps for the backward pass.
+    /// Allocates the block that one layer's forward pass keeps for the backward pass.
     fn layer(&mut self, layer: u64, length: u64) -> Block {
         let size = if self.how.recomputes {
             length * 20_000
@@ -171,7 +171,7 @@ impl Run {
         activation
     }
 
-    /// Threads that come, take memory, give it back and go.
+    /// Starts threads that allocate memory, free it and end.
     fn churn(&mut self, step: u64) {
         let own = self.thread;
         for number in 0..self.how.threads {
@@ -182,7 +182,7 @@ impl Run {
         self.thread = own;
     }
 
-    /// Some batches without a backward pass; what they tell is kept until their end.
+    /// Runs some batches without a backward pass; their results are kept until the end.
     fn evaluate(&mut self) {
         self.push("evaluation");
         let mut told = Vec::new();
@@ -204,7 +204,7 @@ impl Run {
         self.pop();
     }
 
-    /// A sequence, token by token.
+    /// Generates a sequence, token by token.
     fn sequence(&mut self, step: u64, kept: &mut Kept) {
         let how = self.how.clone();
         let tokens = how.generates / 2 + self.draw() % (how.generates / 2 + 1);

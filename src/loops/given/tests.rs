@@ -9,7 +9,7 @@ fn name(name: &str) -> Marker {
     Marker::Name(name.to_string())
 }
 
-/// What iterations begin with, and how many there are.
+/// Returns the mark of the iterations and their number.
 fn set(trace: &Trace, marker: &Marker) -> Result<(By, usize)> {
     let focus = Focus::of(trace, None);
     let given = Given::find(trace, focus, marker)?;
@@ -37,7 +37,7 @@ fn ranges_by_their_names() {
         let (found, count) = set(&trace, &name(marker)).unwrap();
         assert_eq!((found, count), (range(by), 12), "{marker}");
     }
-    // The last one ends with its range: the end of the run is none of it.
+    // The last iteration ends with its range and not with the run.
     let focus = Focus::of(&trace, None);
     let given = Given::find(&trace, focus, &name("forward")).unwrap();
     let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
@@ -97,7 +97,7 @@ fn ranges_that_end_in_any_order_count() {
                 writer.record(&event);
             };
             range(Kind::RangeStart, 1, id.into());
-            // The same on another thread.
+            // An equal range on another thread.
             range(Kind::RangeStart, 2, id.into());
             let block = Event {
                 device: 0,
@@ -115,7 +115,7 @@ fn ranges_that_end_in_any_order_count() {
     assert_eq!(Iterations::find(&trace, focus), None);
     let by = |name: &str| By::Range(name.to_string());
     assert_eq!(set(&trace, &name("work")).unwrap(), (by("work"), 6));
-    // One whose name says so is found.
+    // A range whose name marks an iteration is found.
     let (_dir, trace) = record("step 1");
     let found = Iterations::judged(&trace, focus, None).unwrap();
     assert_eq!((&found.by, found.count()), (&by("step #"), 6));
@@ -143,7 +143,7 @@ fn functions_by_their_calls() {
         let (by, count) = set(&trace, &name("forward")).unwrap();
         assert_eq!(count, calls);
         assert!(matches!(by, By::Function(_)), "{by:?}");
-        // It begins with the first allocation of the call.
+        // An iteration begins with the first allocation of the call.
         let focus = Focus::of(&trace, None);
         let given = Given::find(&trace, focus, &name("Net.forward")).unwrap();
         let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
@@ -177,7 +177,7 @@ fn a_function_inside_a_range_of_another_name() {
         ..Training::default()
     };
     let (_dir, trace) = how.record();
-    // The range is looked for first: `forward` is one, and a function.
+    // Ranges have priority: `forward` is a range, and a function.
     let (by, count) = set(&trace, &name("forward")).unwrap();
     assert_eq!((by, count), (By::Range("forward".to_string()), 8));
     let (by, count) = set(&trace, &name("Net.forward")).unwrap();
@@ -193,7 +193,7 @@ fn sizes_with_and_without_stacks() {
             ..Training::default()
         };
         let (_dir, trace) = how.record();
-        // Of the first layer; and of what each of six layers takes for a moment.
+        // A block of the first layer; and a temporary block of each of six layers.
         for (bytes, times) in [(1_200_000, 9), (400_000, 54)] {
             let (by, count) = set(&trace, &Marker::Size(bytes)).unwrap();
             assert_eq!((by, count), (By::Size(bytes), times));
@@ -283,7 +283,7 @@ fn three_iterations_tell_of_growth() {
     let recognised = report.recognised.unwrap();
     let line = "3 iterations, recognised by the calls of `Net.forward`; sure: set by --iteration.";
     assert_eq!(recognised.line(), line);
-    // None grows without a leak.
+    // Without a leak, nothing grows.
     let (_dir, trace) = Training { leak: 0, ..how }.record();
     let given = Given::find(&trace, focus, &marker).unwrap();
     let names = &mut *trace_names(&trace);
@@ -296,7 +296,7 @@ fn three_iterations_tell_of_growth() {
 
 #[test]
 fn calls_that_follow_each_other_are_judged_by_their_stacks() {
-    // A function `run` that does all of a loop's work, and one that is the loop itself.
+    // A function `run` with all work of a loop, and one with the loop itself.
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
     let at = |number: u64| 0x7000_0000 + number * 64;

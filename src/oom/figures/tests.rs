@@ -12,7 +12,7 @@ fn cache(allocated: u64, reserved: u64) -> Option<Cache> {
     })
 }
 
-/// A device of 1,000 MiB, of which this process holds 600, and 100 are handed out.
+/// Makes a device of 1,000 MiB: this process holds 600, of which 100 are allocated.
 fn situation(size: u64, free: u64) -> Situation {
     Situation {
         size: size * MIB,
@@ -24,7 +24,7 @@ fn situation(size: u64, free: u64) -> Situation {
     }
 }
 
-/// The smallest set, and what would have been enough instead.
+/// Returns the smallest set, and the causes that would have been enough instead.
 fn causes(of: &Situation) -> [Vec<Cause>; 2] {
     let found = Explanation::by_figures(of);
     [found.causes, found.instead]
@@ -53,8 +53,8 @@ fn the_limit_and_not_pieces() {
     let (limit, held) = (640 * MIB, 600 * MIB);
     let by_limit = Cause::OurLimit { limit, held };
     assert_eq!(causes(&one), [vec![by_limit], vec![]]);
-    // The device could not have given it either: without the limit alone it does not fit, nor without
-    // others alone.
+    // The device could not serve it either: without the limit alone it does not fit, nor without
+    // other processes alone.
     one.free = Some(50 * MIB);
     let others = Cause::OtherProcesses { bytes: 350 * MIB };
     assert_eq!(causes(&one), [vec![by_limit, others], vec![]]);
@@ -77,7 +77,7 @@ fn what_iterations_keep_is_before_the_limit() {
     let [of, instead] = causes(&one);
     assert!(matches!(of[..], [Cause::Growth { .. }]));
     assert!(matches!(instead[..], [Cause::OurLimit { .. }]));
-    // It keeps less than was missing.
+    // The leak keeps less than was missing.
     one.grows = Some([10 * MIB, MIB]);
     assert!(matches!(causes(&one)[0][..], [Cause::OurLimit { .. }]));
 }
@@ -103,7 +103,7 @@ fn a_framework_that_did_not_ask() {
     (one.by_framework, one.asked_below) = (true, Some(false));
     let (free, reserved) = (Some(400 * MIB), 600 * MIB);
     assert_eq!(first(&one), Cause::FrameworkLimit { free, reserved });
-    // A snapshot says only what was free.
+    // A snapshot has only the free memory.
     one.asked_below = None;
     assert_eq!(first(&one), Cause::FrameworkLimit { free, reserved });
     one.free = Some(MIB);
@@ -166,7 +166,7 @@ fn pieces() {
 fn other_processes() {
     let [of, _] = causes(&situation(100, 10));
     assert_eq!(of, [Cause::OtherProcesses { bytes: 390 * MIB }]);
-    // As much as a driver needs for itself.
+    // The memory that a driver needs for itself.
     let mut one = situation(100, 10);
     one.held = 910 * MIB;
     assert_eq!(causes(&one)[0], [Cause::Full { short: 90 * MIB }]);

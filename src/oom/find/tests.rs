@@ -32,7 +32,7 @@ fn shortage(free: u64, state: Option<[u64; 3]>) -> (Shortage, Cause, Option<u64>
             ..event(Kind::PoolState, 7 << 20, allocated)
         });
     }
-    // What comes after it does not count.
+    // Later blocks do not count.
     writer.record_alloc(&event(Kind::Alloc, 9 << 30, 1 << 20));
     let trace = Trace::open(writer.path()).unwrap();
     let focus = Focus::of(&trace, None);
@@ -54,7 +54,7 @@ fn who_held_what_and_why_it_did_not_fit() {
     let held: Vec<_> = one.holders.iter().map(|held| held.bytes).collect();
     assert_eq!(held, [3 << 20, 2 << 20]);
     assert_eq!(one.held.unwrap().waiting, 7 << 20);
-    // The recording has no segments: what the pool says counts.
+    // The recording has no segments: the pool's own figure counts.
     let others = others.unwrap();
     assert_eq!(others, (8 << 30) - (55 << 20));
     assert_eq!(cause, Cause::OtherProcesses { bytes: others });
@@ -70,8 +70,8 @@ fn who_held_what_and_why_it_did_not_fit() {
     assert_eq!(cause, Cause::DriverRefused { free: 200 << 20 });
 }
 
-/// Records refused requests, each with what the thread then got, and returns the size of the last one
-/// that was not met.
+/// Records refused requests, each with the size that the thread got later. Returns the size of the
+/// last one that failed.
 fn last(requests: &[(u64, Option<u64>)]) -> Option<u64> {
     let dir = tempfile::tempdir().unwrap();
     let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default()).unwrap();
@@ -99,7 +99,7 @@ fn the_last_one_that_was_not_met() {
     assert_eq!(last(&[]), None);
     let many: Vec<_> = (1..=40).map(|size| (size << 20, None)).collect();
     assert_eq!(last(&many), Some(40 << 20));
-    // A cache gives back what it has and asks again, for as much or a little less.
+    // A cache releases its memory and asks again, for as much or a little less.
     let again = |got| last(&[(64 << 20, None), (80 << 20, Some(got))]);
     for (got, expected) in [
         (80 << 20, 64),

@@ -127,7 +127,7 @@ fn rows_that_would_look_the_same_show_where_they_differ() {
             format!("{copy} ← step train.py:3"),
         ]
     );
-    // What it calls differs, or only the range.
+    // The callee differs, or only the range.
     let empty = site(&[("empty", 1)], &[], &[]);
     let zeros = site(&[("zeros", 1)], &[], &["step"]);
     assert_eq!(

@@ -8,16 +8,16 @@ use crate::recording::{Frame, Names, Recording};
 /// A phase of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Computes the loss.
+    /// The pass that computes the loss.
     Forward,
-    /// Computes the gradients.
+    /// The pass that computes the gradients.
     Backward,
-    /// Changes the parameters, and clears the gradients.
+    /// The step that changes the parameters, and clears the gradients.
     Optimizer,
 }
 
 impl Phase {
-    /// Of a range. A step alone is as often a whole iteration.
+    /// Judges a range by its name. A step alone is as often a whole iteration.
     fn of_range(name: &str) -> Option<Phase> {
         let name = name.to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
@@ -50,10 +50,11 @@ impl Phase {
     }
 }
 
-/// Folder of PyTorch's optimizers; they also wrap the `step` of an optimizer that a program defines.
+/// Folder of PyTorch's optimizers; they also wrap the `step` of an optimizer that a program
+/// defines.
 const OPTIMIZERS: &str = "/torch/optim/";
 
-/// Which phase stacks and ranges are of.
+/// Finds the phases of stacks and ranges.
 pub struct Phases<'a> {
     recording: &'a dyn Recording,
     names: &'a mut dyn Names,
@@ -63,7 +64,6 @@ pub struct Phases<'a> {
 }
 
 impl<'a> Phases<'a> {
-    /// Of a recording.
     pub fn new(recording: &'a dyn Recording, names: &'a mut dyn Names) -> Phases<'a> {
         Phases {
             recording,
@@ -74,7 +74,7 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// Of the range with this name.
+    /// Judges the range with this name.
     fn of_range(&mut self, name: u64) -> Option<Phase> {
         let recording = self.recording;
         *self
@@ -83,7 +83,7 @@ impl<'a> Phases<'a> {
             .or_insert_with(|| Phase::of_range(&recording.text(name)?))
     }
 
-    /// Of the outermost range that a stack says was open and that says so.
+    /// Returns the phase of the outermost open range of a stack that has one.
     pub fn of_ranges(&mut self, stack: u32) -> Option<Phase> {
         let recording = self.recording;
         *self.of_ranges.entry(stack).or_insert_with(|| {
@@ -92,7 +92,7 @@ impl<'a> Phases<'a> {
         })
     }
 
-    /// Of the innermost function of a stack that says so.
+    /// Returns the phase of the innermost function of a stack that has one.
     pub fn of_frames(&mut self, stack: u32) -> Option<Phase> {
         let names = &mut *self.names;
         let key = self.recording.frames(stack);
@@ -121,13 +121,13 @@ pub struct Interval {
 #[derive(Debug, Default)]
 pub struct Intervals {
     pub all: Vec<Interval>,
-    /// True if ranges say where backward ends, and not allocations.
+    /// True if ranges mark the end of backward, and not allocations.
     pub by_ranges: bool,
 }
 
 impl Intervals {
-    /// By the outermost ranges that say which phase they are, of whatever happens meanwhile on all threads;
-    /// beside those by what allocated.
+    /// Finds phases by the outermost ranges with a phase, for all events on all threads meanwhile.
+    /// Outside of them, the allocating functions decide.
     pub fn of(entries: &[JournalEntry], phases: &mut Phases<'_>) -> Intervals {
         let mut found = Intervals::default();
         let mut open: Vec<(u32, Option<Phase>)> = Vec::new();
@@ -176,7 +176,7 @@ impl Intervals {
         }
     }
 
-    /// The one that an event is in.
+    /// Returns the one that an event is in.
     pub fn at(&self, ticket: u64) -> Option<&Interval> {
         let after = self.all.partition_point(|one| one.from <= ticket);
         let last = self.all.get(after.checked_sub(1)?)?;
@@ -197,7 +197,7 @@ impl Intervals {
             .any(|one| one.phase == phase && one.from <= ticket)
     }
 
-    /// The first of a phase that begins after an event.
+    /// Returns the first of a phase that begins after an event.
     pub fn next(&self, phase: Phase, ticket: u64) -> Option<&Interval> {
         let mut later = self.all.iter().filter(|one| one.from > ticket);
         later.find(|one| one.phase == phase)

@@ -61,8 +61,8 @@ fn parts(how: &Training) -> Option<Vec<Part>> {
     .map(|found| found.parts)
 }
 
-/// What is live when the last gradient has been made: all parameters, all state, all gradients, and the input of the
-/// first layer, which is not needed after it.
+/// Live memory after the last gradient is made: all parameters, state and gradients, and the input
+/// of the first layer. This input is not needed afterwards.
 #[test]
 fn the_peak_of_a_training_is_told_apart() {
     for (ranges, stacks, takes_down) in [
@@ -92,8 +92,8 @@ fn the_peak_of_a_training_is_told_apart() {
     }
 }
 
-/// One function, and no ranges: the first rise of memory is an iteration like the others, so that not even
-/// parameters are clear.
+/// The run has one function and no ranges. The first rise of memory is an iteration like the
+/// others, so that not even parameters are clear.
 #[test]
 fn what_cannot_be_judged_is_not_told() {
     let how = Training {
@@ -106,7 +106,7 @@ fn what_cannot_be_judged_is_not_told() {
     assert_eq!(parts(&how), None);
 }
 
-/// A single step is no iteration, and its phases tell its blocks apart all the same.
+/// A single step is no iteration, but its phases distinguish its blocks.
 #[test]
 fn a_single_pass_is_told_apart() {
     let how = Training {
@@ -123,12 +123,13 @@ fn a_single_pass_is_told_apart() {
     assert_eq!(bytes(Category::Gradients), Some(parameters), "{found:?}");
 }
 
-/// A step of a network of ten weights, seen from before its first step or after it.
+/// Returns the parts of a step of a network of ten weights, recorded from before its first step or
+/// after it.
 fn step(with_state: bool) -> Vec<Part> {
     const MIB: u64 = 1 << 20;
     let mut run = Planted::new(8 << 30);
     let take = |run: &mut Planted, function, each: u64, number: usize| -> Vec<_> {
-        // A line for each weight: one line again and again would be a loop of its own.
+        // A line for each weight: one repeated line would be a loop of its own.
         let block = |weight| {
             run.line = Some(weight);
             run.take(function, 0, each * MIB).expect("memory")
@@ -168,7 +169,7 @@ fn a_history_that_begins_in_the_middle_is_told_apart() {
             bytes(Category::Temporary),
             bytes(Category::Activations),
         ];
-        // With the state from before, most is live when the gradients have been made.
+        // With the state from before, most is live after the gradients are made.
         let expected = match with_state {
             false => [100, 100, 200, 64, 0],
             true => [100, 100, 200, 0, 150],

@@ -93,7 +93,7 @@ fn ranges_that_end_in_any_order() {
         event(Kind::RangeEnd, 1, 0, 8);
         event(Kind::Alloc, 1, block(3), 1);
     }
-    // It never ends, and another of its number begins.
+    // It never ends, and another with its number begins.
     event(Kind::RangeStart, 1, load.into(), 9);
     event(Kind::RangeStart, 1, load.into(), 9);
     let trace = Trace::open(writer.path()).unwrap();

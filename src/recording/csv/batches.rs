@@ -1,4 +1,4 @@
-//! Blocks of lines are read by several threads, and come out in their order.
+//! Blocks of lines, read by several threads and returned in their order.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -9,11 +9,11 @@ use super::blocks::Blocks;
 use super::line::{Batch, Columns};
 use crate::recording::csv::Dialect;
 
-/// The most threads: one that books what is read keeps no more of them busy.
+/// Highest number of threads: the consumer of the events cannot keep more of them busy.
 const THREADS: usize = 4;
-/// Blocks that wait for each thread or for whoever takes what is in them.
+/// Blocks that wait for each thread or for the consumer.
 const WAITING: usize = 4;
-/// Blocks up to which no thread is worth its start.
+/// Blocks up to which a thread is not worth its start.
 const FEW: usize = 4;
 
 /// A thread that reads lines.
@@ -24,7 +24,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// `None`: there can be no more threads.
+    /// Starts a thread; `None` if there can be no more threads.
     fn new(dialect: &'static Dialect, columns: Columns) -> Option<Worker> {
         let mut columns = Some(columns);
         let (blocks, inbox) = channel::<Vec<u8>>();
@@ -48,7 +48,7 @@ impl Worker {
     }
 }
 
-/// What the blocks of a log have.
+/// Batches of the blocks of a log, in order.
 pub(super) struct Batches {
     blocks: Blocks,
     dialect: &'static Dialect,
@@ -56,10 +56,10 @@ pub(super) struct Batches {
     /// Blocks that were read without threads.
     alone: usize,
     workers: Vec<Worker>,
-    /// Blocks that were given to threads, and batches that were taken from them.
+    /// Blocks that were sent to threads; `taken` are the batches received from them.
     given: usize,
     taken: usize,
-    /// Why the log cannot be read beyond the batches.
+    /// The error that ended the reading after the batches.
     pub end: Option<io::Error>,
 }
 
@@ -115,7 +115,7 @@ impl Iterator for Batches {
         while self.given - self.taken < WAITING * workers {
             let Some(block) = self.block() else { break };
             let worker = self.workers.get(self.given % workers)?;
-            // Of a thread that is gone nothing can be received either.
+            // If the thread has ended, nothing can be received from it either.
             let _ = worker.blocks.send(block);
             self.given += 1;
         }

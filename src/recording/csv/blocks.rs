@@ -10,12 +10,13 @@ use memchr::memrchr;
 
 use crate::recording::packed::Packed;
 
-/// Bytes of a line from which on it is none.
+/// Bytes at which a line is too long.
 pub(super) const LINE_MAX: usize = 4096;
-/// Bytes that are read at once. (What is made of them stays below what the C library maps anew each time.)
+/// Number of bytes of one read. The memory made of them stays below the size that the C library
+/// maps anew each time.
 const BLOCK: usize = 64 << 10;
 
-/// A file read from its beginning, wherever others are in it.
+/// A file read from its beginning, independent of other readers' positions.
 struct From0(Arc<File>, u64);
 
 impl Read for From0 {
@@ -35,7 +36,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Of a file, plain or gzip.
+    /// Reads a file, plain or gzip.
     pub(super) fn new(file: Arc<File>, is_gzip: bool) -> Blocks {
         let length = file.metadata().map_or(0, |meta| meta.len());
         let plain = From0(file, 0);
@@ -54,14 +55,15 @@ impl Blocks {
 }
 
 impl Iterator for Blocks {
-    /// Whole lines, or why nothing more can be read. At the end of the log, and before what cannot be read, the last line may lack its
-    /// line break. A line that is too long is cut off, and still too long.
+    /// Whole lines, or the error that ends the reading. At the end of the log, and before an error,
+    /// the last line may lack its line break. A line that is too long is cut off, and still too
+    /// long.
     type Item = io::Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
         let mut block = std::mem::take(&mut self.rest);
         while !self.has_ended {
-            // Of a line that goes on and on only as much is kept as tells that it is too long.
+            // Of an overlong line, only enough is kept to show that it is too long.
             let begin = block.len().min(LINE_MAX);
             block.resize(begin + BLOCK, 0);
             let read = self.input.read(block.get_mut(begin..).unwrap_or_default());

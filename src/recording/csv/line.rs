@@ -1,4 +1,5 @@
-//! From the lines of a log to what they ask for. Nothing here knows of other lines: blocks of them are read at the same time.
+//! Requests from the lines of a log. Nothing here depends on other lines: blocks of them are read
+//! at the same time.
 
 use std::borrow::Cow;
 
@@ -16,25 +17,25 @@ pub(super) struct Line {
     pub ns: u64,
     pub address: u64,
     pub size: u64,
-    /// 0 where the line has none.
+    /// The stream; 0 if the line has none.
     pub stream: u64,
     pub thread: u32,
     pub action: Action,
     pub class: Class,
 }
 
-/// What a block of lines has.
+/// Requests and faults of a block of lines.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub requests: Vec<Line>,
-    /// Lines that make no sense: which of the block's, from 1, and what is wrong.
+    /// Malformed lines: the number in the block, from 1, and the error.
     pub faults: Vec<(u64, Error)>,
-    /// How many lines there are.
+    /// Number of lines in the block.
     pub lines: u64,
 }
 
 impl Batch {
-    /// Of whole lines. The first line of a log says which columns there are.
+    /// Parses whole lines. The first line of a log sets the columns.
     pub(super) fn of(
         block: &[u8],
         dialect: &'static Dialect,
@@ -47,7 +48,7 @@ impl Batch {
         };
         let mut begin = 0;
         let ends = memchr_iter(b'\n', block);
-        // What comes after the last line break is a line where there is something.
+        // Text after the last line break is a line, if there is any.
         let last = Some(block.len()).filter(|_| block.last().is_some_and(|byte| *byte != b'\n'));
         for end in ends.chain(last) {
             let text = block.get(begin..end).unwrap_or_default();
@@ -66,15 +67,15 @@ impl Batch {
 /// Bytes of a short line of a request.
 const SHORT: usize = 32;
 
-/// Which column of a log has which field.
+/// The field of each column of a log.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
-    /// For each column its field in the order of [`Dialect::columns`]; others have [`COLUMNS`].
+    /// Field of each column in the order of [`Dialect::columns`]; [`COLUMNS`] for other columns.
     fields: Vec<usize>,
 }
 
 impl Columns {
-    /// Of the column of each field.
+    /// Takes the column of each field.
     fn of(places: [Option<usize>; COLUMNS]) -> Columns {
         let mut fields = Vec::new();
         for (field, place) in places.into_iter().enumerate() {
@@ -89,7 +90,7 @@ impl Columns {
         Columns { fields }
     }
 
-    /// The fields of a line, without white space around them; empty where it ends before.
+    /// Returns the fields of a line, without white space around them; empty beyond its end.
     fn fields<'a>(&self, text: &'a [u8]) -> [&'a [u8]; COLUMNS] {
         let mut fields = [&b""[..]; COLUMNS];
         for (part, field) in text.split(|byte| *byte == b',').zip(&self.fields) {
@@ -101,7 +102,7 @@ impl Columns {
     }
 }
 
-/// The request of a line, if it is one; the first line says which columns there are.
+/// Parses the request of a line, if it is one; the first line sets the columns.
 fn line(
     text: &[u8],
     is_ascii: bool,
@@ -148,19 +149,19 @@ fn line(
         address,
         size,
         stream: stream.unwrap_or(0),
-        // A number that is too large for a thread is told from others by what is left of it.
+        // The low bits of a number that is too large for a thread still distinguish it from others.
         thread: number(thread).map_or(0, |thread| thread as u32),
         action,
         class,
     }))
 }
 
-/// Text for people.
+/// Returns the text for people.
 fn shown(text: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(text)
 }
 
-/// Without white space at both ends, of which there is mostly none.
+/// Cuts white space at both ends; most fields have none.
 fn trimmed(text: &[u8]) -> &[u8] {
     let is_plain = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
     if is_plain(text.first()) && is_plain(text.last()) {

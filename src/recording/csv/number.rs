@@ -1,6 +1,6 @@
-//! Numbers in a log.
+//! Numbers in the fields of a log.
 
-/// A number, decimal or hexadecimal; `(nil)` is how C prints no pointer.
+/// Parses a number, decimal or hexadecimal; `(nil)` is C's output for a null pointer.
 pub(super) fn number(text: &[u8]) -> Option<u64> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits),
@@ -9,7 +9,7 @@ pub(super) fn number(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number of up to 16 digits of four bits.
+/// Parses a hexadecimal number; the fast path has up to 16 digits.
 fn hexadecimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 16 {
         return u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
@@ -20,7 +20,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub(in crate::recording) fn decimal(text: &[u8]) -> Option<u64> {
     // 19 digits are never too large.
     if text.is_empty() || text.len() > 19 {

@@ -1,4 +1,4 @@
-//! One pass over a log: its requests in order, each with what those before it tell of it.
+//! One pass over a log: its requests in order, each completed from the requests before it.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::recording::csv::{Action, Dialect};
 use gpushim_trace::{Class, Kind, Record};
 
-/// How many bad lines are named one by one.
+/// Number of bad lines that are named one by one.
 const NAMED: usize = 20;
 
-/// The problems of a log.
+/// The problems found in a log.
 #[derive(Default)]
 pub(super) struct Faults {
     named: Vec<String>,
@@ -35,7 +35,7 @@ impl Faults {
         }
     }
 
-    /// The problems as sentences.
+    /// Returns the problems as sentences.
     pub(super) fn sentences(mut self) -> Vec<String> {
         let more = self.lines - self.named.len() as u64;
         if more > 0 {
@@ -61,37 +61,37 @@ impl Faults {
     }
 }
 
-/// A block that is live.
+/// A live block of the log.
 struct Live {
     size: u64,
     class: Class,
     number: u32,
 }
 
-/// One pass over a log.
+/// The state of one pass over a log.
 pub(super) struct Reader {
     batches: Batches,
     batch: std::vec::IntoIter<Line>,
     dialect: &'static Dialect,
-    /// Lines of the batches before and of this one.
+    /// Number of lines of the earlier batches and of this one.
     lines: u64,
-    /// Frees lack bytes and class in some logs.
+    /// Live blocks by address: frees lack bytes and class in some logs.
     live: FxHashMap<u64, Live>,
-    /// Streams and threads, and the places of those.
+    /// Streams and threads; `places` has the index of each.
     by: Vec<By>,
     places: FxHashMap<By, u32>,
     latest: u32,
     first: Option<u64>,
     last: u64,
     laps: u64,
-    /// The time as the line before said it.
+    /// The time on the line before.
     said: u64,
     ticket: u64,
-    /// Allocations of some bytes so far.
+    /// Allocations of more than 0 bytes up to now.
     pub(super) blocks: u64,
-    /// Whether each event is an allocation at an address where nothing is live, or the free of one.
+    /// True if each event is an allocation at an address where nothing is live, or the free of one.
     pub(super) is_plain: bool,
-    /// The problems so far.
+    /// The problems found up to now.
     pub(super) faults: Faults,
 }
 
@@ -107,7 +107,7 @@ impl Iterator for Reader {
 }
 
 impl Reader {
-    /// A pass over a file from its beginning.
+    /// Begins a pass over a file from its start.
     pub(super) fn new(file: Arc<File>, is_gzip: bool, dialect: &'static Dialect) -> Reader {
         Reader {
             batches: Batches::new(Blocks::new(file, is_gzip), dialect),
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// The next event.
+    /// Returns the next event of the log.
     #[inline]
     pub(super) fn next_row(&mut self) -> Option<Row> {
         loop {
@@ -153,18 +153,18 @@ impl Reader {
         }
     }
 
-    /// Streams and threads, as rows name them.
+    /// Returns the streams and threads that rows refer to.
     pub(super) fn by(&mut self) -> Vec<By> {
         std::mem::take(&mut self.by)
     }
 
-    /// The event of a line, with what is known of its block; `None` for one that does nothing.
+    /// Returns the event of a line, with the data of its block; `None` for a line without effect.
     fn booked(&mut self, line: &Line) -> Option<Row> {
         let (mut kind, mut size, mut class) = (Kind::Alloc, line.size, line.class);
         let mut address = line.address;
         let mut number = self.blocks as u32;
         match line.action {
-            // Freeing no memory is allowed, and does nothing.
+            // The free of a null pointer is allowed, and has no effect.
             Action::Free if address == 0 => return None,
             Action::Free => {
                 kind = Kind::Free;
@@ -176,7 +176,7 @@ impl Reader {
                     }
                 }
             }
-            // A tracer that notes what the call returned has no pointer for a request that failed.
+            // A tracer that records the results of calls has no pointer for a failed request.
             Action::Alloc if address > 0 || size == 0 => {
                 let block = Live {
                     size,
@@ -210,7 +210,7 @@ impl Reader {
         })
     }
 
-    /// The place of a stream and a thread, which are mostly those of the line before.
+    /// Returns the place of a stream and a thread, which are mostly the ones of the line before.
     fn place(&mut self, by: By) -> u32 {
         if self.by.get(self.latest as usize) != Some(&by) {
             self.latest = *self.places.entry(by).or_insert_with(|| {
@@ -221,7 +221,7 @@ impl Reader {
         self.latest
     }
 
-    /// Ns since the start of the log.
+    /// Returns the ns since the start of the log.
     fn timed(&mut self, ns: u64) -> u64 {
         let said = std::mem::replace(&mut self.said, ns);
         if let Some(lap) = self.dialect.wraps

@@ -2,19 +2,20 @@
 
 use gpushim_trace::{Class, Event, Kind, Record};
 
-/// `CUDA_ERROR_OUT_OF_MEMORY`.
+/// The code `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: i16 = 2;
 
-/// A stream, 0 where there is none, and a thread.
+/// A stream, 0 if there is none, and a thread.
 pub(super) type By = (u64, u32);
 
-/// What a log's reader makes of a line.
+/// An event that the reader of a log takes from a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub ns: u64,
     pub address: u64,
     pub size: u64,
-    /// The number of the block, in the order of allocation, where the log is plain and has no more than can be numbered.
+    /// The number of the block, in the order of allocation. It is valid if the log is plain and its
+    /// blocks can be numbered.
     pub block: u32,
     /// The place of its stream and thread.
     pub by: u32,
@@ -23,7 +24,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The event, the one with this place among all.
+    /// Returns the event, which has this place among all.
     pub(super) fn record(&self, ticket: u64, by: &[By]) -> Record {
         let (stream, thread) = by.get(self.by as usize).copied().unwrap_or_default();
         let result = match self.kind {
@@ -35,7 +36,7 @@ impl Row {
             ns: self.ns,
             event: Event {
                 thread,
-                // Such a log is of one memory resource, and so of one device; which, it does not say.
+                // Such a log has one memory resource, and so one device, which it does not name.
                 device: 0,
                 result,
                 address: self.address,

@@ -12,7 +12,7 @@ use gpushim_trace::Kind;
 fn opened(content: &[u8]) -> Result<Box<dyn Recording>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), content).unwrap();
-    // The file stays open after its name is gone.
+    // The file stays open after its name is removed.
     open(file.path())
 }
 
@@ -221,7 +221,7 @@ alloc,(nil),512,0,0,20
     );
 }
 
-/// A log of many blocks of lines, some of them without sense.
+/// Returns a log of many blocks of lines, some of them malformed.
 fn long_log() -> String {
     let mut log = "op,ptr,size,stream,thread,time_ns\n".to_string();
     for n in 0..60_000_u64 {
@@ -242,7 +242,7 @@ fn long_log() -> String {
     log
 }
 
-/// Several threads read a long log; what comes out is in the order of its lines.
+/// Several threads read a long log; the events are in the order of its lines.
 #[test]
 fn a_long_log_is_read_by_several_threads_in_its_order() {
     let content = long_log();

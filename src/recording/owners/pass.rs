@@ -1,4 +1,4 @@
-//! The events of a recording, from which the owners of its blocks are read.
+//! A pass over the events of a recording that finds the owners of its blocks.
 
 use std::collections::hash_map::Entry;
 
@@ -12,7 +12,7 @@ use gpushim_trace::{Effect, Event, Kept, Kind, Layer, Occasion, OwnerWords, Reco
 #[derive(Clone, Copy, Debug)]
 struct Live {
     ticket: u64,
-    /// The time of the allocation, ns since the start.
+    /// Time of the allocation, ns since the start.
     ns: u64,
     size: u64,
     stack: u32,
@@ -27,7 +27,7 @@ pub(super) struct Pass<'a> {
     live: FxHashMap<(Layer, u64), Live>,
     /// Numbers of the ways of stacks.
     ways: FxHashMap<u32, u64>,
-    /// Blocks that the walk named which is being read.
+    /// Blocks that the current walk named.
     told: Vec<(Block, Told)>,
     /// The place of the last walk among all events.
     last_walk: u64,
@@ -113,13 +113,13 @@ impl<'a> Pass<'a> {
             ..self.looked_for(&live)
         };
         match words.kept {
-            // It stays, whatever walks find.
+            // It stays, independent of later walks.
             Kept::Announced => drop(self.owners.of_block.insert(block, told)),
             _ => self.told.push((block, told)),
         }
     }
 
-    /// A block that no walk has found.
+    /// Makes the entry of a block that no walk has found.
     fn looked_for(&mut self, live: &Live) -> Told {
         let way = match live.stack {
             0 => 0,
@@ -139,7 +139,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The block that contains an address: a tensor, if there is one.
+    /// Returns the block that contains an address: a tensor, if there is one.
     fn around(&self, address: u64) -> Option<((Layer, u64), Live)> {
         let holds = |(key, live): &(&(Layer, u64), &Live)| {
             address
@@ -163,7 +163,7 @@ impl<'a> Pass<'a> {
             0 => String::new(),
             id => self.recording.text(id.into()).unwrap_or_default(),
         };
-        // The line in which a function was differs from walk to walk.
+        // The line in a running function differs from walk to walk.
         let root = text(words.root);
         let root = match root.rsplit_once(':') {
             Some((function, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => function,
@@ -191,8 +191,9 @@ impl<'a> Pass<'a> {
         owner.is_some_and(|owner| owner.kept == kept)
     }
 
-    /// Takes over the owners that a walk found, which began at `begun`, ns, in place of earlier ones. One
-    /// at the end of the interpreter only adds: by then, the functions that kept the blocks have returned.
+    /// Takes over the owners that a walk found, in place of earlier ones; the walk began at
+    /// `begun`, ns. A walk at the end of the interpreter only adds owners: the functions that kept
+    /// the blocks have returned.
     pub(super) fn walk_ended(&mut self, ticket: u64, begun: u64, occasion: Occasion, flags: u64) {
         let has = |flag: u64| flags & flag != 0;
         let at_end = occasion == Occasion::End;
@@ -201,7 +202,8 @@ impl<'a> Pass<'a> {
             let known = self.owners.of_block.get(block);
             !known.is_some_and(|known| self.is_kept(known, Kept::Announced))
         });
-        // Graphs whose nodes are all younger than the walk before keep little of what was there then: inputs.
+        // Graphs whose nodes are all younger than the walk before keep few of the older blocks:
+        // inputs.
         if has(walk::NEW_GRAPHS) {
             let last_walk = self.last_walk;
             told.retain(|block, told| block.2 >= last_walk || !self.is_kept(told, Kept::Graph));
@@ -217,7 +219,7 @@ impl<'a> Pass<'a> {
             for (block, live) in missing.collect::<Vec<_>>() {
                 let unfound = self.looked_for(&live);
                 let mut of = *self.owners.of_block.entry(block).or_insert(unfound);
-                // A walk that sees less cannot contradict one that saw all.
+                // A walk that sees less cannot contradict a thorough one.
                 let is_settled = of.owner.is_some() && of.is_thorough && !has(walk::THOROUGH);
                 if is_settled || self.is_kept(&of, Kept::Announced) {
                     continue;

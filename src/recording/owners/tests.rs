@@ -81,7 +81,8 @@ impl Made {
     }
 }
 
-/// The paths of the owners that blocks at an address had, in the order of their allocations.
+/// Returns the paths of the owners that blocks at an address had, in the order of their
+/// allocations.
 fn paths(owners: &Owners, address: u64) -> Vec<&str> {
     let of_address = owners
         .of_block
@@ -118,7 +119,7 @@ fn an_owner_is_of_the_block_that_was_live_then() {
     );
     made.walked(Occasion::High);
     made.free(Class::Tensor, 0x1000, MIB);
-    // Of nothing that is live.
+    // An owner of an address where nothing is live.
     made.owner(
         Class::Tensor,
         0x1000,
@@ -169,7 +170,8 @@ fn what_is_kept_counts_and_not_what_is_in_use() {
         stack,
         ..Made::event(kind, Class::Tensor, address, MIB)
     };
-    // Each pass makes four of one stack, keeps one, and drops the others when the next begins.
+    // Each pass makes four blocks of one stack, keeps one, and frees the others when the next
+    // begins.
     for pass in 0..8_u64 {
         let at = |number: u64| (1 + 4 * pass + number) * MIB;
         for number in 0..4 {
@@ -226,7 +228,7 @@ fn a_graph_does_not_keep_what_is_older_than_its_nodes() {
     told(0x1000);
     made.walked_with(Occasion::High, walk::NEW_GRAPHS);
     assert_eq!(kept(0x1000), Some(Kept::Graph));
-    // The graph of the next step: the first block is there since the walk before.
+    // The graph of the next step: the first block has been there since the walk before.
     made.alloc(Class::Tensor, 0x2000, MIB);
     told(0x1000);
     told(0x2000);
@@ -274,7 +276,7 @@ fn operators_of_one_line_have_their_owners_together() {
     );
 }
 
-/// Four blocks of one call site.
+/// Allocates four blocks of one call site.
 fn four(made: &Made) -> u32 {
     let stack = made.writer.stack(0, &[0x1000]);
     for number in 1..=4 {
@@ -284,7 +286,8 @@ fn four(made: &Made) -> u32 {
     stack
 }
 
-/// The owners of a call site's blocks: how they are kept, the path, and their number.
+/// Returns the owners of a call site's blocks: the way in which they are kept, the path, and their
+/// number.
 fn of_site(made: &Made, stack: u32) -> Vec<(Kept, String, u64)> {
     let trace = Trace::open(made.writer.path()).expect("a trace");
     let owned = made.owners().of_stack(&trace, stack);
@@ -336,7 +339,7 @@ fn what_the_end_finds_does_not_count_where_walks_found_names() {
 fn a_name_of_few_does_not_tell_what_keeps_the_others() {
     let made = Made::new();
     let stack = four(&made);
-    // A variable of a function that runs; the others are found by no name.
+    // A variable of a running function; the others have no name.
     made.owner(Class::Tensor, 4 * MIB, Kept::Named, "left", "work a.py:3");
     made.walked(Occasion::High);
     assert_eq!(of_site(&made, stack), []);

@@ -1,4 +1,4 @@
-//! The machine whose program a pickle is, without the instructions that would do anything.
+//! The machine whose program a pickle is, without the instructions that have effects.
 
 use crate::error::{Error, failed};
 use crate::recording::pickle::Value;
@@ -49,7 +49,7 @@ mod op {
     pub const BINGET: u8 = b'h';
     pub const LONG_BINGET: u8 = b'j';
 
-    /// Instructions that import, call or ask the reader for something, by the names of `pickletools`.
+    /// Instructions that import, call or ask the reader for data, by the names of `pickletools`.
     pub const CODE: [(u8, &str); 16] = [
         (b'c', "GLOBAL"),
         (0x93, "STACK_GLOBAL"),
@@ -73,38 +73,38 @@ mod op {
 /// The instruction that a pickle begins with.
 pub(super) const PROTO: u8 = op::PROTO;
 
-/// Why the machine stopped before its end.
+/// Reason for which the machine stopped before its end.
 pub(super) enum Stop {
     Refused(Error),
     Damaged(String),
 }
 
-/// Bytes that a value takes.
+/// Bytes of memory for a value.
 const VALUE: usize = size_of::<Value>();
-/// Bytes that a list, tuple or dict takes beside its parts.
+/// Bytes of memory for a list, tuple or dict beside its parts.
 const CONTAINER: usize = size_of::<Vec<Value>>();
-/// Bytes that what is made may take for each byte of the file,
+/// Bytes of memory that values may take for each byte of the file.
 const BYTES_EACH: usize = 24;
-/// whatever the file has,
+/// Bytes of memory that any file may take.
 const LEAST: usize = 16 << 20;
-/// and in no case more than this.
+/// Bytes of memory that no file may exceed.
 const MOST: usize = 8 << 30;
 
-/// The machine.
+/// The machine, with its program and its memory.
 pub(super) struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What is left on it at the end is the whole.
+    /// The stack; the value that is left on it at the end is the whole.
     pub(super) stack: Vec<Value>,
     memo: Vec<Value>,
-    /// The parts of what was made.
+    /// Parts of lists, tuples and dicts.
     pub(super) arena: Vec<Vec<Value>>,
-    /// Bytes that what is made may still take.
+    /// Bytes of memory that values may still take.
     room: usize,
 }
 
 impl<'a> Machine<'a> {
-    /// Before the first instruction.
+    /// Sets the machine before the first instruction.
     pub(super) fn new(bytes: &'a [u8]) -> Machine<'a> {
         Machine {
             bytes,
@@ -119,7 +119,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Runs to the end.
+    /// Runs the program to its end.
     pub(super) fn run(&mut self) -> Result<(), Stop> {
         loop {
             let from = self.at;
@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What was wrong with the instruction at a place.
+    /// Returns the fault of the instruction at a place.
     fn why(&self, at: usize) -> Stop {
         let Some(code) = self.bytes.get(at) else {
             return Stop::Damaged(format!("it is cut off after {at} bytes"));
@@ -155,7 +155,8 @@ impl<'a> Machine<'a> {
         ))
     }
 
-    /// One instruction; whether it was the last. `None` if it makes no sense.
+    /// Runs one instruction, and returns true if it was the last. Returns `None` if it is
+    /// malformed.
     fn step(&mut self) -> Option<bool> {
         let code = *self.take(1)?.first()?;
         match code {
@@ -247,7 +248,7 @@ impl<'a> Machine<'a> {
         taken
     }
 
-    /// A length or index, stored in `bytes` bytes.
+    /// Reads a length or index, stored in `bytes` bytes.
     fn size(&mut self, bytes: usize) -> Option<usize> {
         let mut whole = [0; 8];
         whole.get_mut(..bytes)?.copy_from_slice(self.take(bytes)?);
@@ -269,7 +270,7 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    /// An integer of any length: little endian, two's complement.
+    /// Reads an integer of any length: little endian, two's complement.
     fn long(&mut self, bytes: usize) -> Option<()> {
         let length = self.size(bytes)?;
         let digits = self.take(length)?;
@@ -304,7 +305,7 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    /// What was pushed since the last mark, which goes with it.
+    /// Returns the values since the last mark, and removes the mark.
     fn since_mark(&mut self) -> Option<Vec<Value>> {
         let mark = self.stack.iter().rposition(|value| *value == Value::Mark)?;
         let parts = self.stack.split_off(mark + 1);
@@ -340,7 +341,7 @@ impl<'a> Machine<'a> {
     fn put(&mut self, index: usize) -> Option<()> {
         let value = *self.stack.last()?;
         if value == Value::Mark || index > self.at {
-            // A pickle that uses this memo number has at least that many bytes.
+            // A pickle that uses this memo number has at least this number of bytes.
             return None;
         }
         if index >= self.memo.len() {
@@ -352,7 +353,8 @@ impl<'a> Machine<'a> {
         Some(())
     }
 
-    /// Puts what lies on the stack where it was going to be, as if every open list and dict ended here.
+    /// Puts the values on the stack into their containers, as if every open list and dict ended
+    /// here.
     pub(super) fn close(&mut self) {
         while self.stack.len() > 1 {
             match self.since_mark() {
@@ -365,8 +367,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Gives parts to the container on top of the stack. A list among them that has a sibling where there
-    /// should be a key was about to get it as its one element.
+    /// Gives parts to the container on top of the stack. A list among them with a sibling in the
+    /// place of a key was about to get this sibling as its one element.
     fn adopt(&mut self, parts: Vec<Value>) {
         let Some(owner) = self.stack.last().copied() else {
             self.stack.extend(parts.first());
@@ -387,7 +389,7 @@ impl<'a> Machine<'a> {
         if matches!(owner, Value::Dict(_)) && !kept.len().is_multiple_of(2) {
             kept.pop();
         }
-        // What cannot hold anything loses it.
+        // Other values cannot hold parts, which are lost.
         let _ = self.extend(kept);
     }
 }

@@ -7,7 +7,8 @@ fn keys(pickle: &Pickle, dict: Value) -> Vec<String> {
     entries.filter_map(|(key, _)| pickle.text(key)).collect()
 }
 
-/// `{'a': [1, -2, 300, 70000, 2**40, 2**70], 'b': (None, True, 1.5, b'x'), 'c': {}}`, as Python wrote it.
+/// A pickle by Python of `{'a': [1, -2, 300, 70000, 2**40, 2**70], 'b': (None, True, 1.5, b'x'),
+/// 'c': {}}`.
 const SAMPLE: &[u8] = b"\x80\x04\x95D\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x01a\x94]\x94(K\x01J\xfe\xff\xff\xffM,\x01Jp\x11\x01\x00\x8a\x06\x00\x00\x00\x00\x00\x01\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00@e\x8c\x01b\x94(N\x88G?\xf8\x00\x00\x00\x00\x00\x00C\x01x\x94t\x94\x8c\x01c\x94}\x94u.";
 
 #[test]
@@ -40,7 +41,7 @@ fn what_is_cut_off_keeps_what_came_before() {
     let cut = Pickle::read(&SAMPLE[..35]).unwrap();
     let list = cut.get(cut.root, "a").unwrap();
     assert_eq!(cut.items(list), [1, -2, 300].map(Value::Int));
-    // The list that was to be the one element of a list.
+    // A list that was to be the one element of another list.
     let nested = b"\x80\x02}(X\x01\x00\x00\x00t]](K\x01K\x02";
     let cut = Pickle::read(nested).unwrap();
     let outer = cut.get(cut.root, "t").unwrap();
@@ -64,7 +65,7 @@ fn code_is_refused() {
 
 #[test]
 fn hostile_pickles_cost_what_their_length_allows() {
-    // Each list holds the one before it twice: 2^60 elements, for who would follow them.
+    // Each list holds the one before it twice: 2^60 elements, if all were followed.
     let mut bomb = b"\x80\x02]q\x00".to_vec();
     for level in 0..60_u8 {
         bomb.extend([b']', b'q', level + 1, b'h', level, b'a', b'h', level, b'a']);
@@ -74,13 +75,13 @@ fn hostile_pickles_cost_what_their_length_allows() {
     // A list that holds itself.
     let loops = Pickle::read(b"\x80\x02]q\x00h\x00a.").unwrap();
     assert_eq!(loops.items(loops.root), [loops.root]);
-    // Marks without end, and an index far beyond what was written.
+    // Marks without end, and an index far beyond the memo.
     let mut marks = b"\x80\x02".to_vec();
     marks.resize(1 << 20, b'(');
     assert!(Pickle::read(&marks).unwrap().problem.is_some());
     let far = Pickle::read(b"\x80\x02Nr\xff\xff\xff\xff.").unwrap();
     assert!(far.problem.unwrap().contains("damaged at byte 3"));
-    // Lengths that go over.
+    // Lengths that overflow.
     let long = Pickle::read(b"\x80\x02\x8d\xff\xff\xff\xff\xff\xff\xff\xffx").unwrap();
     assert!(long.problem.is_some());
 }

@@ -7,39 +7,39 @@ use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::stacks::Stacks;
 use crate::recording::snapshot::texts::Texts;
 
-/// What happened, by PyTorch's names (`TraceEntry::Action` of its caching allocator).
+/// Actions by PyTorch's names (`TraceEntry::Action` of its caching allocator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A tensor was made. Its size is the one asked for, as in both kinds of free.
+    /// A tensor was made. Its size is the requested one, as in both kinds of free.
     Alloc,
-    /// The program dropped it.
+    /// The program freed a tensor.
     FreeRequested,
-    /// All streams that used it are done with it.
+    /// All streams have completed their use of it.
     FreeCompleted,
     /// Memory was taken from the driver, or mapped into an expandable segment.
     SegmentAlloc,
-    /// It was given back, or unmapped.
+    /// Memory was released to the driver, or unmapped.
     SegmentFree,
-    /// A snapshot was taken.
+    /// A snapshot of memory was taken.
     Snapshot,
-    /// A request could not be met.
+    /// A request failed for lack of memory.
     OutOfMemory,
 }
 
-/// One entry of a history.
+/// An entry of a device's history.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceEntry {
     pub action: Action,
     pub address: u64,
-    /// Bytes.
+    /// Number of bytes of the entry.
     pub size: u64,
     pub stream: u64,
-    /// Wall clock, µs.
+    /// Time by the wall clock, µs.
     pub time_us: Option<u64>,
     pub stack: u32,
-    /// Whether it is a part of an expandable segment that is mapped or unmapped.
+    /// True if it is a part of an expandable segment that is mapped or unmapped.
     pub is_mapping: bool,
-    /// Bytes that the device had free, of a request that could not be met.
+    /// Free bytes of the device, of a request that failed.
     pub device_free: Option<u64>,
 }
 
@@ -47,24 +47,24 @@ pub(super) struct TraceEntry {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub address: u64,
-    /// Bytes of the block.
+    /// Number of bytes of the block.
     pub size: u64,
-    /// Bytes asked for.
+    /// Number of bytes requested.
     pub requested: u64,
     pub stream: u64,
     pub stack: u32,
 }
 
-/// The data of one device.
+/// History and state of one device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeviceHistory {
     pub ordinal: u8,
     pub entries: Vec<TraceEntry>,
     /// Blocks that are allocated at the end.
     pub blocks: Vec<Block>,
-    /// Blocks that the program has dropped and streams still use at the end.
+    /// Blocks that the program has freed and streams still use at the end.
     pub waiting: Vec<Block>,
-    /// Memory that is held at the end: address, bytes, and what for.
+    /// Memory that is reserved at the end: address, bytes, and use.
     pub segments: Vec<(u64, u64, Segment)>,
 }
 
@@ -78,43 +78,44 @@ pub(super) struct Annotation {
     pub time_us: u64,
 }
 
-/// All that a snapshot says.
+/// All data of one snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub devices: Vec<DeviceHistory>,
     pub annotations: Vec<Annotation>,
-    /// Names of annotations.
+    /// The names of annotations.
     pub names: Texts,
-    /// Of the allocator, by name.
+    /// Settings of the allocator, by name.
     pub settings: Vec<(String, String)>,
     pub stacks: Stacks,
-    /// Entries and blocks that make no sense.
+    /// Number of malformed entries and blocks.
     pub bad: u64,
-    /// Names of actions that are not known here, a few.
+    /// Names of unknown actions, a few.
     pub unknown: Vec<String>,
 }
 
 /// Letters of an unknown action that are shown.
 const LETTERS: usize = 64;
-/// How many unknown actions are named.
+/// Number of unknown actions that are named.
 const NAMED: usize = 5;
-/// States of blocks that hold memory: one that the program has, and those that only streams use.
+/// States of blocks that hold memory: the first is the program's, the others are used by streams
+/// alone.
 const STATES: [&str; 3] = [
     "active_allocated",
     "active_pending_free",
     "active_awaiting_free",
 ];
-/// The most devices.
+/// Highest number of devices.
 const DEVICES: usize = 255;
 
 impl Content {
-    /// Takes it out of a pickle; `None` if that is no snapshot. Every list and every entry is looked at once,
-    /// however often it is referred to.
+    /// Reads a pickle; `None` if it is no snapshot. Every list and every entry is read once, even
+    /// if many values refer to it.
     pub(super) fn of(pickle: &Pickle<'_>) -> Option<Content> {
         let mut content = Content::default();
         let root = pickle.root;
         let (traces, segments) = match root {
-            // What `_record_memory_history` of PyTorch 1.13 left: the segments alone.
+            // `_record_memory_history` of PyTorch 1.13 left the segments alone.
             Value::List(_) => (None, Some(root)),
             _ => (
                 pickle.get(root, "device_traces"),
@@ -168,7 +169,7 @@ impl Content {
         Some(content)
     }
 
-    /// The index of a device in `devices`.
+    /// Returns the index of a device in `devices`.
     fn device(&mut self, ordinal: u8) -> usize {
         let known = self.devices.iter().position(|one| one.ordinal == ordinal);
         known.unwrap_or_else(|| {
@@ -200,7 +201,7 @@ impl Content {
             };
             let number = |key| pickle.get(*entry, key).and_then(|n| pickle.number(n));
             let address = number("addr");
-            // An out-of-memory has no address, but says how much the device had free.
+            // An out-of-memory entry has no address, but has the free bytes of the device.
             if address.is_none() && !matches!(action, Action::OutOfMemory | Action::Snapshot) {
                 self.bad += 1;
                 continue;
@@ -219,7 +220,7 @@ impl Content {
         entries
     }
 
-    /// Notes the name of an action that is not known.
+    /// Keeps the name of an unknown action.
     fn unknown(&mut self, pickle: &Pickle<'_>, name: Value) {
         if self.unknown.len() < NAMED
             && let Some(name) = pickle.text(name)
@@ -260,7 +261,7 @@ impl Content {
         };
         let device = self.device(ordinal);
         let (mut allocated, mut waiting) = (Vec::new(), Vec::new());
-        // Until PyTorch 2.1 a block did not say where it is: after the one before it.
+        // Until PyTorch 2.1 a block did not have its address: it follows the block before it.
         let mut next = address;
         let blocks = pickle.get(segment, "blocks");
         let blocks = blocks.filter(|blocks| match blocks {
@@ -278,7 +279,7 @@ impl Content {
             let state = pickle.get(*block, "state");
             let blocks = match state.and_then(|state| pickle.which_text(state, &STATES)) {
                 Some(0) => &mut allocated,
-                // The program has dropped it.
+                // The program has freed it.
                 Some(_) => &mut waiting,
                 None => continue,
             };
@@ -309,7 +310,7 @@ impl Content {
     }
 }
 
-/// A setting for people: of several, `key:value` with commas, without those that are 0.
+/// Returns a setting for people: of several, `key:value` with commas, without zeros.
 fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
     let one = |value| match value {
         Value::Bool(is) => Some(is.to_string()),
@@ -326,7 +327,8 @@ fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
     })
 }
 
-/// Whether a dict has not been looked at before. What is none is taken as it is: nothing can be got from it.
+/// Returns true if a dict has not been read before. Any other value is new: it has no content to
+/// read.
 fn is_new(dict: Value, seen: &mut FxHashSet<u32>) -> bool {
     match dict {
         Value::Dict(place) => seen.insert(place),
@@ -334,7 +336,7 @@ fn is_new(dict: Value, seen: &mut FxHashSet<u32>) -> bool {
     }
 }
 
-/// The action of a name, and whether it is of a part of an expandable segment.
+/// Returns the action of a name; the flag is true for a part of an expandable segment.
 fn action_of(pickle: &Pickle<'_>, name: Value) -> Option<(Action, bool)> {
     const NAMES: [&str; 10] = [
         "alloc",

@@ -1,4 +1,4 @@
-//! From a device's history to events.
+//! Events from a device's history.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,35 +10,38 @@ use crate::recording::snapshot::entries::{Action, Block, DeviceHistory, TraceEnt
 use crate::recording::snapshot::segments::Segments;
 use gpushim_trace::{Class, Event, Kind, flags};
 
-/// PyTorch makes no block that is not a multiple of this (`kMinBlockSize` of its caching allocator).
+/// Bytes that the size of each block of PyTorch is a multiple of (`kMinBlockSize` of its caching
+/// allocator).
 const ROUNDING: u64 = 512;
 
-/// The events of a device.
+/// The events of a device, and remarks on them.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// With the wall clock in µs, that of the event before where an entry has none, and the stream; in order. Blocks
-    /// from before the first entry come first.
+    /// Events in order, each with the wall clock in µs and the stream. An entry without a time has
+    /// the one of the event before. Blocks from before the first entry come first.
     pub events: Vec<(Option<u64>, Event, u64)>,
     /// Blocks that were allocated before the first entry, and their bytes.
     pub before: (u64, u64),
-    /// Allocations of an address that was live, frees of one that was not.
+    /// Number of allocations of a live address, and of frees of an address that was not live.
     pub contradictions: u64,
-    /// Blocks that the events leave live and the snapshot does not have, and the other way round.
+    /// Number of blocks that are live after the events but not in the snapshot, and the reverse.
     pub differs: (u64, u64),
-    /// Events that map or unmap parts of expandable segments: their places.
+    /// Places of the events that map or unmap parts of expandable segments.
     pub mappings: FxHashSet<usize>,
-    /// What the memory is for that events reserve, by their places among the events.
+    /// Use of the memory that events reserve, by the places of the events.
     pub segments: Vec<(usize, Segment)>,
-    /// Frees whose memory streams still used, and from which event on they did no longer: places among the events,
-    /// [`NEVER`] if that is beyond the end.
+    /// Frees of memory in use by streams, each with the event that completes the use. Both are
+    /// places among the events; [`NEVER`] is beyond the end.
     pub completed: Vec<(usize, usize)>,
-    /// Requests that could not be met: their places among the events, the bytes that the device had free, and the stream.
+    /// Requests that failed: the places among the events, the free bytes of the device, and the
+    /// stream.
     pub refused: Vec<(usize, Option<u64>, u64)>,
-    /// Blocks that streams used when the history began, though no longer the program, and until which event.
+    /// Blocks in use by streams alone when the history began, each with the event that completes
+    /// the use.
     pub waiting: Vec<(Block, usize)>,
 }
 
-/// The place of an event that never comes.
+/// The place of an event that does not occur.
 pub(super) const NEVER: usize = usize::MAX;
 
 /// The state of an address.
@@ -49,8 +52,8 @@ enum Seen {
 }
 
 impl History {
-    /// Of a device. A tensor is freed when the program drops it: what waits for a stream afterwards is no
-    /// longer allocated, neither here nor by `torch.cuda.memory_allocated()`.
+    /// Makes the events of a device. A tensor is freed when the program frees it. Memory that then
+    /// waits for a stream is no longer allocated, as in `torch.cuda.memory_allocated()`.
     pub(super) fn of(device: &DeviceHistory) -> History {
         let mut history = History::default();
         let device = &with_requested(device);
@@ -119,8 +122,8 @@ impl History {
         history
     }
 
-    /// The blocks that were allocated before the first entry: those that are freed without having been
-    /// allocated, and those that are there at the end though no entry speaks of them.
+    /// Finds the blocks that were allocated before the first entry. They are freed without an
+    /// allocation, or are there at the end without any entry.
     fn look(&mut self, device: &DeviceHistory) -> Vec<Block> {
         let mut seen: FxHashMap<u64, Seen> = FxHashMap::default();
         let mut before = Vec::new();
@@ -141,7 +144,7 @@ impl History {
                         stack: 0,
                     }),
                 },
-                // A block that waited for its stream when the history began was dropped before.
+                // A block that waited for its stream when the history began was freed before.
                 Action::FreeCompleted => {
                     seen.entry(entry.address).or_insert(Seen::Freed);
                 }
@@ -168,8 +171,8 @@ impl History {
     }
 }
 
-/// A history in which each block that goes is first dropped: some tools write only that streams are done
-/// with it.
+/// Adds a requested free before each completed one, if there are none: some tools write only the
+/// completion.
 fn with_requested(device: &DeviceHistory) -> Cow<'_, DeviceHistory> {
     let has = |action| device.entries.iter().any(|entry| entry.action == action);
     if has(Action::FreeRequested) || !has(Action::FreeCompleted) {
@@ -184,12 +187,12 @@ fn with_requested(device: &DeviceHistory) -> Cow<'_, DeviceHistory> {
     Cow::Owned(device)
 }
 
-/// Blocks that streams use and the program does not, by address, and until which event.
+/// Blocks in use by streams alone, by address, each with the event that completes the use.
 struct Waits(BTreeMap<u64, (Block, usize)>);
 
 impl Waits {
-    /// When the history began: those of which it only says that streams are done with them, and those that wait at
-    /// its end though it does not speak of them.
+    /// Finds the blocks that wait when the history begins. They have only a completion, or wait at
+    /// its end without any entry.
     fn at_beginning(device: &DeviceHistory) -> Waits {
         let (mut seen, mut waits) = (FxHashSet::default(), BTreeMap::new());
         for entry in &device.entries {
@@ -236,19 +239,19 @@ fn rounded(size: u64) -> u64 {
         .unwrap_or(size)
 }
 
-/// Makes events, and keeps the sums that they carry.
+/// Makes events, and keeps their sums.
 struct Writer {
     device: u8,
     /// Bytes of the blocks that are live.
     allocated: u64,
     reserved: u64,
-    /// Bytes of the blocks that are there at the end, by address.
+    /// Bytes of the blocks at the end, by address.
     sizes: FxHashMap<u64, u64>,
-    /// How many allocations of an address are still to come: the last is the one that is there at the end.
+    /// Number of allocations of an address to come: the last one is there at the end.
     left: FxHashMap<u64, u32>,
-    /// Live now: bytes of the block, bytes asked for.
+    /// Live blocks: bytes of the block, bytes requested.
     live: FxHashMap<u64, (u64, u64)>,
-    /// Freed and not yet said to be done with: the place of the event.
+    /// Places of frees whose completion has not been read.
     freed: FxHashMap<u64, usize>,
     completed: Vec<(usize, usize)>,
     events: Vec<(Option<u64>, Event, u64)>,
@@ -261,7 +264,7 @@ impl Writer {
             *left = left.saturating_sub(1);
             *left == 0
         });
-        // How large the blocks of others were is not recorded: at least this.
+        // The size of other blocks is not recorded: it is at least this.
         let known = self.sizes.get(&entry.address).filter(|_| is_last).copied();
         let block = Block {
             address: entry.address,
@@ -303,7 +306,7 @@ impl Writer {
         self.events.push((time, event, entry.stream));
     }
 
-    /// Streams are done with what was freed. Mostly they were at once.
+    /// Completes the use of freed memory by streams. It is mostly complete at once.
     fn complete(&mut self, address: u64) {
         let now = self.events.len();
         if let Some(freed) = self.freed.remove(&address).filter(|freed| freed + 1 < now) {
@@ -311,7 +314,7 @@ impl Writer {
         }
     }
 
-    /// Blocks that streams still use at the end.
+    /// Adds the blocks that streams still use at the end.
     fn end(&mut self, device: &DeviceHistory) {
         let used = device.waiting.iter();
         let freed = used.filter_map(|block| self.freed.get(&block.address));

@@ -1,4 +1,4 @@
-//! Snapshots that lack something, each beside one that does not.
+//! Snapshots that lack some data, each beside a complete one.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn entry(action: &str, address: u64, time: Option<u64>, frames: &Value) -> Value
     entry
 }
 
-/// Makes one of a history, with a segment of four blocks at its end that no entry names.
+/// Makes a snapshot of a history, with a segment of four blocks at its end without any entry.
 fn snapshot(entries: &[Value], annotations: &[Value]) -> Snapshot {
     let block = |number: u64| {
         json!({
@@ -75,7 +75,7 @@ fn frees_that_only_their_completion_tells() {
     let only = snapshot(&[alloc.clone(), completed.clone()], &[]);
     assert_eq!(number(&only, Kind::TensorFree), 1);
     assert_eq!(only.live().map(|live| live.len()), Some(4));
-    // Where frees are requested, a completion is none more.
+    // If frees are requested, a completion is no further free.
     let requested = entry("free_requested", at, Some(50), &frames(9));
     let both = snapshot(&[alloc, requested, completed], &[]);
     assert_eq!(number(&both, Kind::TensorFree), 1);

@@ -1,18 +1,20 @@
-//! PyTorch's memory snapshots: what `torch.cuda.memory._snapshot()` returns and `_dump_snapshot()` writes.
+//! PyTorch's memory snapshots: the result of `torch.cuda.memory._snapshot()` and the file of
+//! `_dump_snapshot()`.
 //!
-//! Format: `torch/csrc/cuda/memory_snapshot.cpp` of PyTorch writes it. A snapshot has what the caching
-//! allocator holds at the end, block by block, and the last entries of its history, as many as
-//! `_record_memory_history(max_entries=…)` allows. The events made of it:
+//! Format: `torch/csrc/cuda/memory_snapshot.cpp` of PyTorch writes it. A snapshot has the memory of
+//! the caching allocator at the end, block by block, and the last entries of its history. Their
+//! number is limited by `_record_memory_history(max_entries=…)`. The events made of it:
 //!
 //! - Segments are [`Kind::Reserve`] and [`Kind::Release`], tensors [`Kind::TensorAlloc`] and
-//!   [`Kind::TensorFree`], with the bytes asked for as their size. What was there before the first entry
-//!   comes first, at time 0.
-//! - `extra` has what was allocated and reserved after each. Allocated is the sum of the blocks: as large
-//!   as the snapshot says where they are there at its end, else the request rounded up to 512 bytes, the
-//!   least that the block can have been. So at the end it is what the snapshot says, to the byte.
-//! - Announced parts of the program (an optimizer's step) are ranges; `user_metadata` and compile contexts
-//!   are ranges of the stacks.
-//! - The stream of an event is what [`Recording::stream`] says: tensors' events have no word for it.
+//!   [`Kind::TensorFree`], with the requested bytes as their size. Memory from before the first
+//!   entry comes first, at time 0.
+//! - `extra` has the allocated and reserved bytes after each. Allocated is the sum of the blocks. A
+//!   block that is there at the end has its size in the snapshot. Any other has the request rounded
+//!   up to 512 bytes, its least possible size. So the sum at the end is exactly the snapshot's.
+//! - Announced parts of the program (an optimizer's step) are ranges; `user_metadata` and compile
+//!   contexts are ranges of the stacks.
+//! - The stream of an event is the result of [`Recording::stream`]: tensors' events have no field
+//!   for it.
 
 use std::path::{Path, PathBuf};
 
@@ -62,10 +64,10 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of the content of a file.
+    /// Reads the content of a file.
     ///
     /// # Errors
-    /// It is not data, or no snapshot; a sentence that says what it is instead.
+    /// It is not data, or no snapshot; a sentence that names the content.
     pub fn of(path: &Path, bytes: &[u8]) -> Result<Snapshot> {
         let pickle = Pickle::read(bytes)?;
         let content = Content::of(&pickle).ok_or_else(|| match &pickle.problem {
@@ -78,7 +80,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// With something more that is wrong with it.
+    /// Adds a further problem in front.
     pub(super) fn with_problem(mut self, problem: String) -> Snapshot {
         self.problems.insert(0, problem);
         self
@@ -86,7 +88,7 @@ impl Snapshot {
 
     fn from_content(path: &Path, mut content: Content) -> Snapshot {
         let devices = content.devices.iter();
-        // A history without an allocation or a request that failed says nothing of what came before its end.
+        // A history without an allocation or a failed request shows nothing before its end.
         let entries = devices.flat_map(|device| &device.entries);
         let is_one_moment = entries
             .into_iter()
@@ -112,7 +114,8 @@ impl Snapshot {
         };
         let rank = rank_by_name(path).map(|rank| ("rank".to_string(), rank.to_string()));
         snapshot.facts.extend(rank);
-        // Begun by whatever has the first time. Ranges go before what happens at the same time.
+        // The entry with the earliest time is the start. Ranges are sorted before other events of
+        // the same time.
         let mut all = snapshot.ranges(&content.annotations, &content.names);
         let mut histories = Vec::new();
         for device in &content.devices {
@@ -128,7 +131,7 @@ impl Snapshot {
         let mut timed: Vec<(u64, Event, u64, usize)> = Vec::with_capacity(all.len());
         for (index, (time, event, stream)) in all.into_iter().enumerate() {
             let ns = match (time, begin) {
-                // What was there before the first entry was there when the first range began, too.
+                // Memory from before the first entry was there when the first range began, too.
                 _ if event.flags & flags::EARLIER != 0 => 0,
                 (Some(time), Some(begin)) => time.saturating_sub(begin).saturating_mul(1000),
                 (None, Some(_)) => 0,
@@ -187,11 +190,11 @@ impl Snapshot {
         snapshot
     }
 
-    /// Keeps what a device's history says of the allocator, its events having these tickets.
+    /// Keeps the data on the allocator from a device's history, whose events have these tickets.
     fn keep(&mut self, device: u8, history: &History, tickets: &[u64]) {
         let ticket = |place: usize| match tickets.get(place) {
             Some(ticket) => *ticket,
-            // Beyond the device's last event.
+            // The place is beyond the device's last event.
             None if place == NEVER => u64::MAX,
             None => tickets.last().map_or(0, |last| last + 1),
         };
@@ -217,7 +220,7 @@ impl Snapshot {
         self.caching.waiting.extend(waiting);
     }
 
-    /// Remarks on a device's history.
+    /// Adds remarks on a device's history.
     fn tell(&mut self, device: u8, history: &History) {
         let (blocks, bytes) = history.before;
         if blocks > 0 {
@@ -241,7 +244,7 @@ impl Snapshot {
         }
     }
 
-    /// The parts of the program that PyTorch announced.
+    /// Returns the parts of the program that PyTorch announced.
     fn ranges(
         &mut self,
         annotations: &[Annotation],
@@ -262,7 +265,7 @@ impl Snapshot {
                 open.push(number as u64);
                 (Kind::RangeStart, number as u64)
             } else {
-                // The end of one that began before the history has nothing to end.
+                // The end of a range that began before the history ends nothing.
                 let Some(number) = open.pop() else { continue };
                 (Kind::RangeEnd, number)
             };
@@ -278,7 +281,7 @@ impl Snapshot {
     }
 }
 
-/// The blocks that are live after the events, the oldest first.
+/// Returns the blocks that are live after the events, the oldest first.
 fn live(events: &[Record]) -> Vec<LiveBlock> {
     let mut live: FxHashMap<(u8, u64), &Record> = FxHashMap::default();
     for record in events {

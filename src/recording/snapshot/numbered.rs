@@ -1,11 +1,11 @@
-//! Things that many refer to, each kept once.
+//! Values that many entries refer to, each kept once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Things that are numbered in the order in which they first came.
+/// Values that are numbered in the order of their first occurrences.
 #[derive(Debug)]
 pub(super) struct Numbered<T> {
     all: Vec<T>,
@@ -22,7 +22,7 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T: Clone + Eq + Hash> Numbered<T> {
-    /// The number of a thing, from 1 on.
+    /// Returns the number of a value, from 1 upwards.
     pub(super) fn number(&mut self, thing: T) -> u32 {
         let next = u32::try_from(self.all.len() + 1).unwrap_or(u32::MAX);
         *self.known.entry(thing).or_insert_with_key(|thing| {
@@ -31,7 +31,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         })
     }
 
-    /// The thing of a number.
+    /// Returns the value of a number.
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         self.all.get((number as usize).checked_sub(1)?)
     }

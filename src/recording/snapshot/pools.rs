@@ -1,7 +1,8 @@
 //! The use of the memory that events reserve: its stream and its pool.
 //!
-//! A snapshot says so of what is there at its end. Of what went before, an entry names the stream; the pool shows where
-//! it goes: what one of a graph or of the program had goes alone, when other segments are free as well that stay.
+//! A snapshot has both for the segments at its end. For earlier ones, an entry has the stream, and
+//! the release shows the pool. Segments of a graph's or the program's pool are released alone,
+//! while other free segments stay.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::recording::snapshot::entries::DeviceHistory;
 use crate::recording::snapshot::history::History;
 use gpushim_trace::Kind;
 
-/// Memory that is there at the end: where it ends, and what for.
+/// Memory that is there at the end: its end address, and its use.
 type AtEnd = BTreeMap<u64, (u64, Segment)>;
 
 /// The use of the memory of each event that reserves memory, by the index of the event.
@@ -23,7 +24,7 @@ pub(super) fn kinds(device: &DeviceHistory, history: &History) -> Vec<(usize, Se
         .map(|(at, size, kind)| (*at, (at.saturating_add(*size), *kind)))
         .collect();
     let own = own_pools(&at_end, history);
-    // What goes later than the event that is looked at.
+    // Segments that are released after the current event.
     let mut goes: FxHashMap<u64, Segment> = FxHashMap::default();
     let mut kinds = Vec::new();
     for (place, (_, event, stream)) in history.events.iter().enumerate().rev() {
@@ -50,12 +51,12 @@ pub(super) fn kinds(device: &DeviceHistory, history: &History) -> Vec<(usize, Se
     kinds
 }
 
-/// A segment that is held.
+/// A segment that is reserved.
 struct Held {
     end: u64,
-    /// Blocks in it.
+    /// Number of live blocks in it.
     blocks: u64,
-    /// Whether everybody uses it, and it is there at the end.
+    /// True if it is in the default pool, not expandable, and not released until the end.
     stays: bool,
 }
 
@@ -63,7 +64,7 @@ struct Held {
 fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
     let mut own = FxHashMap::default();
     let events = &history.events;
-    // Where segments go for the last time.
+    // Places of the last releases of segments.
     let mut last: FxHashMap<u64, usize> = FxHashMap::default();
     for (place, (_, event, _)) in events.iter().enumerate() {
         if event.kind == Kind::Release {
@@ -83,7 +84,8 @@ fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
             count(&mut held, address, false, &mut unused);
         }
         if event.kind != Kind::Release && !run.is_empty() {
-            // What goes so that other memory can be had may be some only.
+            // A release that makes room for other memory may cover only a part of the free
+            // segments.
             if unused > 0 && event.kind != Kind::Reserve {
                 let number = own.len() as u64;
                 own.extend(run.iter().map(|place| (*place, number)));
@@ -125,7 +127,8 @@ fn own_pools(at_end: &AtEnd, history: &History) -> FxHashMap<usize, u64> {
     own
 }
 
-/// A block begins or ends in a segment; `unused` counts those that stay and have none.
+/// Counts a block that begins or ends in a segment. `unused` is the number of staying segments
+/// without blocks.
 fn count(held: &mut BTreeMap<u64, Held>, address: u64, begins: bool, unused: &mut u64) {
     let segment = held.range_mut(..=address).next_back();
     let Some((_, segment)) = segment.filter(|(_, segment)| address < segment.end) else {

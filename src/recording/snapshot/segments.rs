@@ -1,27 +1,27 @@
 //! The segments of a device over time, from the state at the end and the history.
 //!
-//! The history has only the last entries, the snapshot only the end: the segments at the beginning is the end with the
-//! history undone, from the last entry to the first. An expandable segment grows and shrinks by other stretches than
-//! those that it grew by, so its stretches are cut wherever any of them begins or ends: then each is taken and given
-//! back as a whole, as other segments are.
+//! The history has only the last entries, the snapshot only the end. The segments at the beginning
+//! are the end with the history undone, from the last entry to the first. An expandable segment may
+//! shrink by other stretches than it grew by. So its stretches are cut at each beginning and end of
+//! any of them: then each piece is taken and released as a whole, like other segments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::recording::snapshot::entries::{Action, DeviceHistory, TraceEntry};
 
-/// Stretches of a device's memory.
 #[derive(Debug)]
 pub(super) struct Segments {
-    /// Where any stretch of an expandable segment begins or ends.
+    /// Beginnings and ends of all stretches of expandable segments.
     cuts: BTreeSet<u64>,
-    /// How many more pieces may be made: a hostile history has stretches without end within each other.
+    /// Number of pieces that may still be made: a hostile history can have any number of nested
+    /// stretches.
     room: usize,
-    /// Held now: address and bytes.
+    /// Reserved memory: address and bytes.
     held: BTreeMap<u64, u64>,
 }
 
 impl Segments {
-    /// The segments before the first entry.
+    /// Returns the segments before the first entry.
     pub(super) fn before(device: &DeviceHistory) -> Segments {
         let mapped = device.entries.iter().filter(|entry| entry.is_mapping);
         let stretches = mapped.map(|entry| (entry.address, entry.size));
@@ -53,12 +53,12 @@ impl Segments {
         segments
     }
 
-    /// The segments now: address and bytes, in the order of addresses.
+    /// Returns the current segments: address and bytes, in the order of addresses.
     pub(super) fn held(&self) -> impl Iterator<Item = (u64, u64)> {
         self.held.iter().map(|(at, size)| (*at, *size))
     }
 
-    /// Takes or gives back what an entry names; the pieces that changed hands.
+    /// Takes or releases the memory that an entry names. Returns the pieces that changed.
     pub(super) fn apply(&mut self, entry: &TraceEntry, takes: bool) -> Vec<(u64, u64)> {
         let mut pieces = if entry.is_mapping {
             self.pieces(entry.address, entry.size)

@@ -16,30 +16,31 @@ use crate::recording::{Frame, Names};
 use crate::symbols::{Kind, Symbol};
 use gpushim_trace::cut_to;
 
-/// Frames of a stack beyond which the outer ones are left out. Python itself gives up after 1,000 calls.
+/// Frames of a stack beyond which the outer ones are left out. Python itself raises an error after
+/// 1,000 calls.
 const FRAMES: usize = 2048;
 
-/// Parts of the paths of code that is made anew for each run: `torch.compile`'s.
+/// Parts of the paths of code that is generated anew for each run: `torch.compile`'s.
 const GENERATED: [&str; 2] = ["/torchinductor_", "<eval_with_key>"];
 
 /// A function as PyTorch names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Function {
-    /// Numbers of texts.
+    /// Number of the text of its name.
     name: u32,
     file: u32,
     line: u32,
 }
 
 impl Function {
-    /// PyTorch does not say what is Python; its file does. Code without a file of its own
-    /// (`<string>`, `<frozen importlib>`) is Python's, too.
+    /// Returns true if its file is Python's: PyTorch does not name the language. Code without a
+    /// file of its own (`<string>`, `<frozen importlib>`) is Python's, too.
     fn is_python(&self, texts: &Texts) -> bool {
         let file = texts.get(self.file).unwrap_or_default();
         file.ends_with(".py") || file.starts_with('<')
     }
 
-    /// Names take at most as many bytes as there is room for, which gets less by them.
+    /// Makes a symbol. Its names take at most the bytes of `room`, which shrinks by them.
     fn symbol(&self, texts: &Texts, room: &Cell<usize>) -> Symbol {
         let text = |number| kept(texts.get(number).unwrap_or_default(), room);
         let file = texts.get(self.file).unwrap_or_default();
@@ -61,7 +62,7 @@ impl Function {
     }
 }
 
-/// A stack: its functions, and what the program was about.
+/// A stack: its functions, and its labels by the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Stack {
     /// Numbers of lists of functions; 0 for none.
@@ -70,12 +71,12 @@ struct Stack {
     labels: Vec<u32>,
 }
 
-/// Bytes that the names of all functions together may take: beyond that they are cut,
+/// Bytes that the names of all functions together may take; beyond, they are cut.
 const LETTERS: usize = 64 << 20;
-/// each to this many bytes.
+/// Bytes to which each further name is cut.
 const LETTERS_LEAST: usize = 64;
 
-/// As much of a text as there is room for, which gets less by it.
+/// Cuts a text to the bytes of `room`, which shrinks by them.
 fn kept(text: &str, room: &Cell<usize>) -> String {
     let kept = cut_to(text, room.get().max(LETTERS_LEAST));
     room.set(room.get().saturating_sub(kept.len()));
@@ -91,18 +92,18 @@ pub(super) struct Stacks {
     /// Names and files of functions.
     texts: Texts,
     stacks: Numbered<Stack>,
-    /// The number of each list of functions, from 1 on, as it is without generated code.
+    /// The number of each list of functions without generated code, from 1 upwards.
     plain: Vec<u32>,
-    /// What lists and dicts of the pickle came to, by their place: they are shared a lot.
+    /// Results for lists and dicts of the pickle, by their place: many entries share them.
     seen_lists: FxHashMap<u32, u32>,
     seen_dicts: FxHashMap<u32, u32>,
 }
 
 impl Stacks {
-    /// The id of the stack of an entry, 0 if it has none.
+    /// Returns the id of the stack of an entry, 0 if it has none.
     pub(super) fn of(&mut self, pickle: &Pickle<'_>, entry: Value) -> u32 {
         let frames = pickle.get(entry, "frames").or_else(|| {
-            // Until PyTorch 2.1 a block had them in its history.
+            // Until PyTorch 2.1 a block had its frames in its history.
             let history = pickle.get(entry, "history")?;
             pickle.get(*pickle.items(history).first()?, "frames")
         });
@@ -188,7 +189,7 @@ impl Stacks {
         Some([text((number >> 32) as u32)?, text(number as u32)?])
     }
 
-    /// Forgets what is needed only while the pickle is there.
+    /// Drops the data that is needed only while the pickle is read.
     pub(super) fn finish(&mut self) {
         self.seen_lists = FxHashMap::default();
         self.seen_dicts = FxHashMap::default();
@@ -197,8 +198,8 @@ impl Stacks {
         self.plain = self.without_generated();
     }
 
-    /// The number of each list of functions without those of generated code, of which each line is another
-    /// function.
+    /// Returns the number of each list of functions without generated code, in which each line is
+    /// another function.
     fn without_generated(&mut self) -> Vec<u32> {
         let is_generated = |number: &u32| {
             let file = self.functions.get(*number).map(|function| function.file);
@@ -228,14 +229,14 @@ impl Stacks {
             .collect()
     }
 
-    /// A number that stacks of the same functions have in common, generated code aside.
+    /// Returns a number that stacks of the same functions have in common, without generated code.
     pub(super) fn frames(&self, stack: u32) -> u64 {
         let calls = self.stacks.get(stack).map_or(0, |stack| stack.calls);
         let plain = self.plain.get((calls as usize).wrapping_sub(1));
         u64::from(plain.copied().unwrap_or(calls))
     }
 
-    /// The names of the stacks.
+    /// Returns the names of the stacks.
     pub(super) fn names(&self) -> SnapshotNames<'_> {
         SnapshotNames {
             stacks: self,

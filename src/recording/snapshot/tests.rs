@@ -9,7 +9,7 @@ use crate::recording::Frame;
 use crate::recording::blame::blame;
 use crate::recording::open::open;
 
-/// Real snapshots, from PyTorch 2.9 and 2.11: the first whole, of the others what is not stacks.
+/// Real snapshots, from PyTorch 2.9 and 2.11: the first whole, the others without stacks.
 const SAMPLES: [&str; 3] = ["forward", "inference", "training"];
 
 fn path(name: &str) -> PathBuf {
@@ -24,7 +24,8 @@ fn sample(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Sums that the snapshot itself gives: total, allocated and requested bytes, and allocated blocks.
+/// Returns sums that the snapshot itself has: total, allocated and requested bytes, and allocated
+/// blocks.
 fn at_end(bytes: &[u8]) -> [u64; 4] {
     let pickle = Pickle::read(bytes).unwrap();
     let mut sums = [0; 4];
@@ -147,7 +148,7 @@ fn damage_leaves_what_comes_before_it() {
     );
 }
 
-/// A pickle of a snapshot of what [`entry`] and [`segment`] wrote.
+/// Returns a pickle of a snapshot from the output of [`entry`] and [`segment`].
 fn written(devices: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
     let traces: Vec<u8> = devices
         .iter()
@@ -209,12 +210,12 @@ fn histories_whose_beginning_is_lost_and_segments_that_grow() {
         // Allocated before the history; its own allocation is lost.
         entry("free_requested", 0x100_0000, 1000, 7, 50),
         entry("free_completed", 0x100_0000, 1000, 7, 60),
-        // Waited for its stream when the history began: dropped before.
+        // Waited for its stream when the history began: freed before.
         entry("free_completed", 0x100_4000, 64, 7, 61),
         entry("segment_map", 0x200_0000, 4 * P, 0, 70),
         entry("alloc", 0x200_0000, 700, 0, 71),
         entry("oom", 0, 1 << 40, 0, 72),
-        // Half of what was mapped at once goes.
+        // Half of the memory that was mapped at once is unmapped.
         entry("segment_unmap", 0x200_0000 + 2 * P, 2 * P, 0, 80),
         entry("unheard_of", 0, 0, 0, 81),
         entry("snapshot", 0, 0, 0, 90),
@@ -261,7 +262,7 @@ fn histories_whose_beginning_is_lost_and_segments_that_grow() {
         (0, "reserve", 0, 0x100_0000, P),
         (0, "tensor-alloc", 0, 0x100_0000, 1000),
         (0, "tensor-alloc", 0, 0x100_1000, 512),
-        // What the other device had was there all the time.
+        // The other device's memory was there all the time.
         (0, "reserve", 1, 0x100_0000, P),
         (0, "tensor-free", 0, 0x100_0000, 1000),
         (15, "tensor-alloc", 1, 0x100_0000, 5),
@@ -274,7 +275,7 @@ fn histories_whose_beginning_is_lost_and_segments_that_grow() {
     ];
     assert_eq!(said, expected);
     let extra: Vec<_> = snapshot.events().map(|r| r.event.extra).collect();
-    // 1000 is rounded; the block at 0x200_0000 is as large as the snapshot says.
+    // 1000 is rounded; the block at 0x200_0000 has its size in the snapshot.
     assert_eq!(extra[2], [1536, P]);
     assert_eq!(extra[4], [512, P]);
     assert_eq!(extra[8], [1536, 5 * P]);
@@ -295,7 +296,7 @@ fn histories_that_contradict_themselves_or_the_end() {
         entry("free_requested", 0x1000, 9, 0, 3),
         entry("free_requested", 0x1000, 9, 0, 4),
         entry("alloc", 0x2000, 1, 0, 5),
-        // Back in time.
+        // A time before the last one.
         entry("free_requested", 0x3000, u64::MAX >> 1, 0, 1),
     ];
     let ends = [segment(0, 0x1000, 4096, &[(512, "active_allocated")])];

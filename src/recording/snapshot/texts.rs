@@ -7,17 +7,17 @@ use rustc_hash::FxHashMap;
 use crate::recording::pickle::{Pickle, Value};
 use crate::recording::snapshot::numbered::Numbered;
 
-/// Texts that are numbered in the order in which they first came. A text that many refer to is read once: what it
-/// costs does not depend on how long it is and how often it is used.
+/// Texts that are numbered in the order of their first occurrences. A text that many entries refer
+/// to is read once, independent of its length and uses.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     all: Numbered<Arc<str>>,
-    /// Numbers by the place in the file, and by the length of what was put before it.
+    /// Numbers by the place in the file, and by the length of the prefix.
     seen: FxHashMap<(usize, usize), u32>,
 }
 
 impl Texts {
-    /// The number of a text with something before it, from 1 on; `None` for what is no text.
+    /// Returns the number of a text with a prefix, from 1 upwards; `None` for other values.
     pub(super) fn number(
         &mut self,
         pickle: &Pickle<'_>,
@@ -40,12 +40,12 @@ impl Texts {
         Some(number)
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     pub(super) fn get(&self, number: u32) -> Option<&str> {
         self.all.get(number).map(|text| &**text)
     }
 
-    /// Forgets what is needed only while the pickle is there.
+    /// Drops the data that is needed only while the pickle is read.
     pub(super) fn finish(&mut self) {
         self.seen = FxHashMap::default();
     }

@@ -6,8 +6,8 @@ use crate::recording::CallSite;
 const TORCH: &str = "/usr/lib/python3/site-packages/torch/autograd/__init__.py";
 const NATIVE: u64 = 0x7f00_0000_1000;
 
-/// Writes blocks of threads, each made by calls: functions of a program or of autograd, the innermost
-/// first, or `native`.
+/// Writes blocks of threads, each made by calls: functions of a program or of autograd, the
+/// innermost first, or `native`.
 fn record(blocks: &[(u32, &[&str])]) -> (tempfile::TempDir, Started) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("run.trace");
@@ -43,7 +43,7 @@ fn record(blocks: &[(u32, &[&str])]) -> (tempfile::TempDir, Started) {
     (folder, Started::new(Box::new(trace)))
 }
 
-/// The user's function behind each block.
+/// Returns the user's function behind each block.
 fn places(recording: &Started) -> Vec<Option<String>> {
     let names = &mut *Recording::names(recording);
     let stacks = Recording::events(recording).map(|record| record.event.stack);
@@ -108,7 +108,7 @@ fn a_pass_inside_a_pass_belongs_to_its_own_line() {
         (1, &["native", "_make_grads", "backward", "step"]),
         (2, &["native", "checkpoint"]),
         (2, &["native", "_make_grads", "grad", "checkpoint"]),
-        // The thread that started it waits, and so it is another one's work.
+        // The thread that started it waits, so this is work of another call.
         (2, &["native"]),
         (3, &["native"]),
     ]);

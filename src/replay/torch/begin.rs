@@ -1,4 +1,5 @@
-//! The state at the beginning of a recording: segments, the blocks in them, and the free blocks between these.
+//! State at the beginning of a recording: segments, their blocks, and the free blocks between
+//! these.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::replay::torch::options::Options;
 use crate::replay::torch::{Group, LARGE_BUFFER, SMALL, SMALL_BUFFER, Torch, range};
 use crate::requests::{InitialBlock, InitialSegment, InitialState};
 
-/// Which requests a segment serves.
+/// Group of the requests that a segment serves.
 pub(super) fn group(segment: &InitialSegment) -> Group {
     let of = &segment.of;
     let is_small = of.is_small.unwrap_or(if of.is_expandable {
@@ -24,8 +25,12 @@ pub(super) fn group(segment: &InitialSegment) -> Group {
 }
 
 impl Torch {
-    /// Begins with what there was; false if that is of no use: blocks outside of all segments, or segments that do
-    /// not expand where they are to, or the other way round.
+    /// Restores the segments and blocks of the beginning. Returns false if the state cannot be
+    /// restored, in one of these cases:
+    ///
+    /// * There are no segments.
+    /// * A block lies outside of all segments.
+    /// * The segments expand and the options do not, or the reverse.
     pub(super) fn begin(&mut self, memory: &mut Memory, given: &InitialState) -> bool {
         let mut segments = given.segments.clone();
         segments.sort_unstable_by_key(|segment| segment.address);
@@ -63,7 +68,7 @@ impl Torch {
         true
     }
 
-    /// An expandable segment, of which these stretches are mapped.
+    /// Adds an expandable segment, of which some stretches are mapped.
     fn range(
         &mut self,
         memory: &mut Memory,
@@ -79,7 +84,7 @@ impl Torch {
         let mut at = base;
         let mut next = 0;
         while let Some(first) = stretches.get(next) {
-            // Neighbours are one.
+            // Adjacent stretches are merged.
             let (from, mut end) = (first.address, first.address);
             while let Some(more) = stretches.get(next).filter(|more| more.address == end) {
                 end = end.saturating_add(more.bytes);
@@ -100,7 +105,7 @@ impl Torch {
         memory.heap.unmap(rest);
     }
 
-    /// Puts blocks into a piece in hand; the parts between them become free.
+    /// Places blocks into a used piece; the parts between them become free.
     fn lay(&mut self, memory: &mut Memory, piece: Piece, blocks: &[InitialBlock]) {
         let is_large = self.of(memory.heap.group(piece)).is_large;
         let mut rest = piece;
@@ -133,7 +138,7 @@ impl Torch {
         }
     }
 
-    /// Whether a large block of `bytes` bytes had been split if `rest` bytes are left.
+    /// True if a large block of `bytes` bytes is split where `rest` bytes are left.
     fn is_cut(&self, bytes: u64, rest: u64) -> bool {
         let Options {
             is_expandable,
@@ -144,7 +149,7 @@ impl Torch {
     }
 }
 
-/// The blocks that begin in a stretch.
+/// Blocks that begin in a stretch of addresses.
 fn within(blocks: &[InitialBlock], address: u64, bytes: u64) -> &[InitialBlock] {
     let end = address.saturating_add(bytes);
     let from = blocks.partition_point(|block| block.address < address);

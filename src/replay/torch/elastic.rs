@@ -1,8 +1,8 @@
-//! PyTorch's own allocator over elastic segments: the code that runs in the shim, over a simulated device.
+//! PyTorch's caching allocator over elastic segments: the code of the shim over a simulated device.
 //!
-//! With a limit new memory is got first, and pieces share memory only when the limit is reached. Without one, they share where
-//! otherwise more would be held than was in use at a time, as with `GPUSHIM_ELASTIC=on`. What the shim would serve from memory
-//! of the host is refused here.
+//! With a limit, new memory is allocated first, and pieces share memory only at the limit. Without
+//! a limit, pieces share memory wherever more would be held than was in use at a time, as with
+//! `GPUSHIM_ELASTIC=on`. Requests that the shim would serve from host memory are refused here.
 
 use std::fmt;
 
@@ -16,17 +16,17 @@ use crate::replay::caching::Caching;
 use crate::replay::device::{ReplayDevice, Simulated, UNLIMITED};
 use crate::requests::{InitialState, Request, Requests};
 
-/// The allocator, and the memory of its segments.
+/// The allocator and the memory of its segments.
 pub(in crate::replay) struct Elastic {
-    /// What PyTorch believes: its memory has no end.
+    /// PyTorch's view of the memory, which has no limit.
     torch: Caching<Torch>,
     memory: elastic::Elastic<Simulated>,
     capacity: u64,
-    /// Where blocks are that were not freed, and their bytes.
+    /// Address and bytes of each live block, by its number.
     live: FxHashMap<u32, (u64, u64)>,
-    /// Bytes of those.
+    /// Sum of the bytes of live blocks.
     total: u64,
-    /// Streams by the numbers that they get in their order.
+    /// Number of each stream, in the order of first use.
     streams: FxHashMap<u64, u8>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Elastic {
 }
 
 impl Elastic {
-    /// On this device, for these requests.
+    /// Makes the allocator on a device for some requests.
     pub fn new(device: &ReplayDevice, requests: &Requests) -> Elastic {
         let torch = Torch::with_segments(requests);
         let capacity = device.limit.unwrap_or(UNLIMITED);
@@ -59,7 +59,7 @@ impl Elastic {
         }
     }
 
-    /// PyTorch has handed out a block.
+    /// Backs a block that PyTorch has handed out with memory.
     fn allocated(&mut self, block: u32, stream: Option<u64>) -> Result<(), OutOfMemory> {
         let Some((address, bytes)) = self.torch.place(block) else {
             return Ok(());
@@ -76,13 +76,13 @@ impl Elastic {
             return Err(OutOfMemory);
         }
         if self.torch.rules().is_of_own_pool(block) {
-            // A graph may use it without telling.
+            // A graph may use the block without a request.
             self.memory.pin(address);
         }
         Ok(())
     }
 
-    /// The segment of a block is new.
+    /// Adds the segment of a block.
     fn new_segment(&mut self, block: u32) -> Result<(), OutOfMemory> {
         let Some((base, bytes)) = self.torch.region(block) else {
             return Ok(());
@@ -97,7 +97,7 @@ impl Elastic {
         made.map(|_| ()).map_err(|_| OutOfMemory)
     }
 
-    /// PyTorch announces the end of a block.
+    /// Handles the end of a block according to PyTorch.
     fn freed(&mut self, block: u32) {
         if let Some((address, bytes)) = self.live.remove(&block) {
             self.total -= bytes;
@@ -106,13 +106,13 @@ impl Elastic {
         }
     }
 
-    /// A number for a stream; those beyond a byte's share the last one.
+    /// Number of a stream; all streams beyond the first 255 share the number 255.
     fn number(&mut self, stream: u64) -> u8 {
         let next = self.streams.len().min(usize::from(u8::MAX)) as u8;
         *self.streams.entry(stream).or_insert(next)
     }
 
-    /// Segments that PyTorch gave back end.
+    /// Releases the segments that PyTorch has released.
     fn follow(&mut self) {
         for base in self.torch.dropped() {
             self.memory.free_segment(base, |_| ());
@@ -153,7 +153,7 @@ impl Allocator for Elastic {
         if !self.torch.begin_with(given) {
             return false;
         }
-        // What there was is not refused.
+        // The blocks of the beginning are never refused.
         self.memory.pages().driver.set_capacity(UNLIMITED);
         for block in given.blocks.iter().chain(&given.waiting) {
             let _ = self.allocated(block.block, block.stream);
@@ -185,7 +185,8 @@ mod tests {
     use crate::replay::{Policy, run};
     use crate::requests::{InitialBlock, InitialSegment, Op};
 
-    /// 20 MiB, then 10 MiB that are cut from another segment, while 20 MiB are free.
+    /// Blocks of 20, 30 and 20 MiB, of which one is live at a time. The 30 MiB need a segment of
+    /// their own.
     fn steps() -> Requests {
         made(&[
             (Op::Allocate, 0, 20 * MIB),
@@ -225,7 +226,7 @@ mod tests {
         );
         let ample = outcome(&requests, Some(50 * MIB), 0);
         assert_eq!(ample.peak_reserved, 50 * MIB);
-        // A piece that shares memory needs no call more than one that gets its own.
+        // A piece that shares memory needs no more calls than one with memory of its own.
         assert!(ample.driver_calls >= least.driver_calls, "{ample:?}");
     }
 
@@ -273,7 +274,8 @@ mod tests {
                 pool: 0,
                 of: Default::default(),
             }],
-            // The first one has the 512 KiB before the second one, too, as they were not worth a cut.
+            // The first block includes the 512 KiB before the second one, as too little for a
+            // split.
             blocks: vec![
                 block(0, base, 2 * MIB),
                 block(1, base + 5 * MIB / 2, 3 * MIB / 2),

@@ -7,11 +7,11 @@ use crate::replay::heap::Piece;
 use crate::replay::torch::{Torch, range};
 
 impl Torch {
-    /// Releases free segments, and free pages of expandable segments. Of pools of graphs and programs that are still in
-    /// use only named segments are released.
+    /// Releases free segments, and free pages of expandable segments. Of the private pools that are
+    /// still in use, only named segments are released.
     ///
-    /// A recording names the released segments. If all of these are free here, too, no others are released, since the
-    /// original call may have released only a part.
+    /// `named` are the segments that were released in the recording. If all of them are free here,
+    /// no others are released, since the original call may have released only a part.
     pub(super) fn release_all(&mut self, memory: &mut Memory, named: &[(u64, u64)]) -> bool {
         let names: FxHashSet<u64> = named.iter().map(|(address, _)| *address).collect();
         let free = memory.heap.free();
@@ -60,8 +60,9 @@ impl Torch {
         bytes
     }
 
-    /// With `max_split_size_mb`, blocks that are too large to be split go first: the smallest that makes room enough,
-    /// else the largest ones until there is.
+    /// Releases blocks that are too large to be split, if `max_split_size_mb` is set. It releases
+    /// the smallest block that is large enough. Without one it releases the largest blocks until
+    /// their sum is enough.
     pub(super) fn release_some(&mut self, memory: &mut Memory, group: u32, bytes: u64) -> bool {
         let least = self.options.max_split;
         if least == u64::MAX {
@@ -87,8 +88,9 @@ impl Torch {
         released >= wanted
     }
 
-    /// With `garbage_collection_threshold` and a limit: above that share of the limit, segments that were not used for
-    /// long are released, the oldest half at a time, until memory is below it.
+    /// Releases free segments that were unused for long, under `garbage_collection_threshold`. It
+    /// does so while the held memory exceeds that share of the limit. Each round releases the
+    /// segments of at least the mean age. Only large segments of the default pools are released.
     pub(super) fn collect(&mut self, memory: &mut Memory) {
         let (part, limit) = (self.options.collect_above, memory.device.capacity());
         let allowed = (limit as f64 * part) as u64;

@@ -1,4 +1,5 @@
-//! The options of PyTorch's allocator (`PYTORCH_CUDA_ALLOC_CONF`, and `allocator_settings` of a snapshot).
+//! Options of PyTorch's allocator (`PYTORCH_CUDA_ALLOC_CONF`, and `allocator_settings` of a
+//! snapshot).
 
 use std::fmt;
 
@@ -6,21 +7,22 @@ use crate::replay::caching::multiple;
 use crate::replay::torch::{BLOCK, LARGE_BUFFER};
 use crate::requests::Requests;
 
-/// How many ranges of sizes have divisions of their own: from 1 MiB on, each to the next power of two.
+/// Number of size ranges with divisions of their own: from 1 MiB, each up to the next power of two.
 const RANGES: usize = 16;
 
-/// Those that say where memory comes from.
+/// Options that decide how memory is allocated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// `max_split_size_mb`: blocks from this size on are not split, bytes.
+    /// `max_split_size_mb`: least size of blocks that are not split, bytes.
     pub max_split: u64,
-    /// `max_non_split_rounding_mb`: how much larger such a block may be than the request that it serves, bytes.
+    /// `max_non_split_rounding_mb`: bytes by which such a block may exceed its request.
     pub spare: u64,
-    /// `roundup_power2_divisions`: steps from each power of two to the next, 0 for multiples of 512 bytes.
+    /// `roundup_power2_divisions`: steps from each power of two to the next; 0 for multiples of 512
+    /// bytes.
     pub divisions: [u64; RANGES],
-    /// `garbage_collection_threshold`: a part of the limit, 0 for never.
+    /// `garbage_collection_threshold`: a share of the limit; 0 for never.
     pub collect_above: f64,
-    /// `expandable_segments`.
+    /// `expandable_segments`: true if segments grow in place.
     pub is_expandable: bool,
 }
 
@@ -37,8 +39,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those that were set when requests were recorded. Snapshots of before PyTorch 2.2 name none, but their segments
-    /// say whether they expand.
+    /// Returns the options at the time of the recording. Snapshots of PyTorch before 2.2 name no
+    /// options, but their segments show whether they expand.
     pub fn of(requests: &Requests) -> Options {
         let mut options = Options::default();
         let named = &requests.allocator().options;
@@ -76,7 +78,8 @@ impl Options {
         options
     }
 
-    /// What of a line `option:value,…` no other setting says.
+    /// Reads size limits and `expandable_segments` from a line `option:value,…`. The other options
+    /// have settings of their own.
     fn read(&mut self, line: &str) {
         for (key, value) in line.split(',').filter_map(|pair| pair.split_once(':')) {
             let mebibytes = value.trim().parse::<u64>().ok();
@@ -98,13 +101,14 @@ impl Options {
         if divisions <= 1 || bytes <= BLOCK.saturating_mul(divisions) {
             return multiple(bytes, BLOCK);
         }
-        // Powers of two themselves are multiples of the step.
+        // A power of two is itself a multiple of the step.
         let step = (1_u64 << power) >> divisions.ilog2();
         multiple(bytes, step.max(BLOCK))
     }
 }
 
-/// Those that are not as they are by themselves, as they are written into the variable.
+/// Formats the options that differ from their defaults, except `spare`, as the value of the
+/// variable.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = Vec::new();
@@ -148,14 +152,14 @@ mod tests {
             ..Options::default()
         };
         const MIB: u64 = 1 << 20;
-        // PyTorch's documentation has this example: 1200 in 4 divisions are 1280.
+        // This example is from PyTorch's documentation: 1200 in 4 divisions are 1280.
         for (bytes, block) in [
             (1200 * MIB, 1280 * MIB),
             (1024 * MIB, 1024 * MIB),
             (1025 * MIB, 1280 * MIB),
             (2047 * MIB, 2048 * MIB),
             (1200 << 10, 1280 << 10),
-            // Too small for steps of at least 512 bytes.
+            // These are too small for steps of at least 512 bytes.
             (2048, 2048),
             (1200, 1536),
             (1, 512),

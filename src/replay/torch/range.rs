@@ -1,5 +1,5 @@
-//! Expandable segments: a range of addresses for each group, in which memory is mapped by whole pages where it is
-//! needed, and unmapped where nothing is left.
+//! Expandable segments: a range of addresses for each group. Memory is mapped in whole pages where
+//! it is needed, and unmapped where a page is free.
 
 use crate::replay::allocator::OutOfMemory;
 use crate::replay::caching::Memory;
@@ -14,14 +14,14 @@ pub(super) fn page(is_large: bool) -> u64 {
     if is_large { LARGE_BUFFER } else { SMALL_BUFFER }
 }
 
-/// A range for a group, of which nothing is mapped: where it begins.
+/// Adds a range without mapped memory for a group, and returns its address.
 pub(super) fn new(heap: &mut Heap, group: u32) -> u64 {
     let range = heap.add(group, BYTES);
     heap.unmap(range);
     heap.address(range)
 }
 
-/// How large a free block can become where it is.
+/// Bytes that a free block can reach in place.
 pub(super) fn reach(heap: &Heap, piece: Piece) -> u64 {
     let after = heap.after(piece);
     let more = if heap.is_unmapped(after) {
@@ -32,8 +32,9 @@ pub(super) fn reach(heap: &Heap, piece: Piece) -> u64 {
     heap.bytes(piece).saturating_add(more)
 }
 
-/// Memory for a block: the lowest place with addresses enough that are free or unmapped, of which the missing part is
-/// mapped. Pages that were mapped before memory ran out stay mapped and free.
+/// Takes memory for a block from a range. It uses the lowest place with enough free or unmapped
+/// addresses, and maps the missing part. If memory runs out, the pages that were mapped until then
+/// stay mapped and free.
 pub(super) fn grow(
     memory: &mut Memory,
     group: u32,
@@ -56,7 +57,7 @@ pub(super) fn grow(
     Ok(piece)
 }
 
-/// Where a block can be: a block and those after it, free or unmapped, are large enough together.
+/// First block of the lowest row of free and unmapped blocks with at least `bytes` bytes together.
 fn place(heap: &Heap, group: u32, bytes: u64) -> Option<Piece> {
     heap.unmapped(group).find_map(|unmapped| {
         let before = heap.before(unmapped);
@@ -74,7 +75,8 @@ fn place(heap: &Heap, group: u32, bytes: u64) -> Option<Piece> {
     })
 }
 
-/// Maps the first `bytes` bytes, in whole pages; returns the free block that they are then part of.
+/// Maps the first `bytes` bytes of a block in whole pages. Returns the free block that contains
+/// them.
 fn map(memory: &mut Memory, piece: Piece, bytes: u64, page: u64) -> Result<Piece, OutOfMemory> {
     let bytes = bytes.min(memory.heap.bytes(piece));
     let bytes = bytes.checked_next_multiple_of(page).ok_or(OutOfMemory)?;
@@ -83,7 +85,7 @@ fn map(memory: &mut Memory, piece: Piece, bytes: u64, page: u64) -> Result<Piece
     Ok(memory.heap.release(piece))
 }
 
-/// Unmaps the whole pages of a free block. Returns how many bytes that were.
+/// Unmaps the whole pages of a free block. Returns the number of unmapped bytes.
 pub(super) fn unmap(memory: &mut Memory, piece: Piece, base: u64, page: u64) -> u64 {
     let heap = &mut memory.heap;
     let from = heap.address(piece).saturating_sub(base);

@@ -21,18 +21,18 @@ fn snapshot(name: &str) -> Requests {
     devices.remove(&0).expect("requests of one device")
 }
 
-/// Snapshots say what PyTorch itself held.
+/// Snapshots record the bytes that PyTorch held.
 #[test]
 fn torch_holds_what_pytorch_held() {
     for name in [
         "forward",
         "inference",
         "training",
-        // Side streams with record_stream, and empty_cache.
+        // Side streams with `record_stream`, and `empty_cache`.
         "torch-streams",
         // Three CUDA graphs, one of which is reset.
         "torch-graph",
-        // A pool of the program's own, which is gone at the end.
+        // A private pool of the program, which is destroyed at the end.
         "torch-mempool",
         "torch-expandable-streams",
         // A history that begins in the middle.
@@ -58,7 +58,7 @@ fn torch_holds_what_pytorch_held() {
     }
 }
 
-/// Not only the peak: what was held after each allocation.
+/// The held bytes agree after each allocation, not only at the peak.
 #[test]
 fn torch_holds_what_pytorch_held_at_every_moment() {
     for name in ["torch-streams", "torch-mempool", "torch-expandable-streams"] {
@@ -88,7 +88,7 @@ fn torch_holds_what_pytorch_held_at_every_moment() {
     }
 }
 
-/// What streams still use serves nobody else, though the program dropped it.
+/// A block serves no other request while streams use it, even after the program freed it.
 #[test]
 fn torch_waits_for_streams() {
     let requests = snapshot("torch-streams");
@@ -97,7 +97,7 @@ fn torch_waits_for_streams() {
         .filter(|request| request.op == Op::Done)
         .count();
     assert!(late > 20, "{late}");
-    // Without that it would hold less.
+    // Without the wait it would hold less.
     let mut all = Requests::default();
     for request in requests.iter().filter(|request| request.op != Op::Done) {
         assert!(all.push(request));
@@ -109,7 +109,7 @@ fn torch_waits_for_streams() {
     assert!(does_not < waits, "{does_not} {waits}");
 }
 
-/// With these options of PyTorch's allocator.
+/// Replays steps with some options of PyTorch's allocator.
 fn set(steps: &[(Op, u32, u64)], options: &[(&str, &str)], limit: u64) -> Outcome {
     let mut requests = made(steps);
     let options = options
@@ -127,12 +127,12 @@ fn torch_does_not_split_what_is_too_large() {
         (Op::Allocate, 1, 30 * MIB),
         (Op::Allocate, 2, 90 * MIB),
     ];
-    // 30 MiB are not cut from 100, which serve 90.
+    // 30 MiB are not cut from 100 MiB, which serve 90 MiB.
     let split = [("max_split_size", "67108864")];
     assert_eq!(set(&steps, &split, 1 << 40).peak_reserved, 130 * MIB);
     assert_eq!(set(&steps, &[], 1 << 40).peak_reserved, 190 * MIB);
-    // Where memory is short, the smallest that makes room goes and the others stay: two segments, one that was
-    // refused, one that went, one instead.
+    // When memory is short, only the smallest sufficient block is released. The five calls are two
+    // segments, a refused one, a release, and a new segment.
     let steps = [
         (Op::Allocate, 0, 150 * MIB),
         (Op::Allocate, 1, 30 * MIB),
@@ -175,7 +175,7 @@ fn expandable_segments_give_whole_pages_back_and_map_them_again() {
         (Op::Allocate, 1, 60 * MIB),
         (Op::Allocate, 2, 10 * MIB),
         (Op::Free, 1, 60 * MIB),
-        // Pages 20 to 60 of 80 MiB go.
+        // Pages from 20 to 60 of 80 MiB are unmapped.
         (Op::Trim, 0, 0),
         (Op::Allocate, 3, 10 * MIB),
         (Op::Allocate, 4, 30 * MIB),
@@ -192,7 +192,8 @@ fn expandable_segments_give_whole_pages_back_and_map_them_again() {
         }
         held.push(torch.reserved() / MIB);
     }
-    // 10 MiB are free below the hole, which could grow, and above it, which serve. 30 take those below and 20 more.
+    // 10 MiB are free below the gap and could grow; the 10 MiB above it serve the request. The 30
+    // MiB take the ones below and 20 more.
     assert_eq!(held, [20, 80, 80, 80, 40, 40, 60]);
     assert_eq!(torch.largest_free(), 0);
 }
@@ -200,7 +201,7 @@ fn expandable_segments_give_whole_pages_back_and_map_them_again() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Snapshots with wrong addresses, sizes, states and pools: each replay comes to its end.
+    /// A replay of a damaged snapshot ends, whatever its addresses, sizes, states and pools.
     #[test]
     fn damaged_snapshots_are_replayed(
         which in 0..3_usize,

@@ -9,10 +9,11 @@ use crate::recording::{CallSite, Names, Recording};
 use crate::report::overview::{LayerFindings, Overview};
 use gpushim_trace::Layer;
 
-/// Growth of a layer must come to this part of what was live of all layers at most,
+/// Least growth of a layer, as a share of the most that was live on any layer.
 const SHARE: f64 = 0.0008;
 
-/// Growth of each layer; and where memory surely does not grow, a sentence that says so.
+/// Finds the growth of each layer. If memory certainly does not grow on the main layer, it also
+/// returns a sentence.
 pub fn find(
     recording: &dyn Recording,
     overview: &Overview,
@@ -20,7 +21,7 @@ pub fn find(
 ) -> (Vec<Finding>, Option<String>) {
     let mut found = Vec::new();
     let mut steady = None;
-    // Where memory has run out already, how long it lasts is no question.
+    // After a request ran out of memory, the time until memory is full is no longer of interest.
     let is_open = overview.summary.out_of_memory_count == 0;
     let layers = overview.layers.iter();
     let highest = layers.flat_map(|layer| layer.followed.highest.stretches());
@@ -87,7 +88,7 @@ fn of_growth(
     })
 }
 
-/// Finds the fall of the first layer that lasts.
+/// Finds a lasting fall of the first layer.
 pub fn lasting_fall(recording: &dyn Recording, overview: &Overview) -> Option<LastingFall> {
     let layer = overview.layers.first()?;
     let stretches = layer.followed.highest.stretches();
@@ -98,7 +99,7 @@ pub fn lasting_fall(recording: &dyn Recording, overview: &Overview) -> Option<La
     LastingFall::of(recording, layer.focus, &layer.followed)
 }
 
-/// Makes the finding of a fall of the first layer.
+/// Makes the finding of a lasting fall of the first layer.
 pub fn of_fall(
     recording: &dyn Recording,
     overview: &Overview,
@@ -123,8 +124,7 @@ pub fn of_fall(
     })
 }
 
-/// What the blocks of a layer are called at the beginning of a sentence, where they are not what `memory`
-/// usually means.
+/// Name of a layer's blocks at the beginning of a sentence; `None` for the usual layers.
 fn name_at_start(layer: Layer) -> Option<&'static str> {
     match layer {
         Layer::Tensor | Layer::Device => None,
@@ -134,7 +134,7 @@ fn name_at_start(layer: Layer) -> Option<&'static str> {
     }
 }
 
-/// What to add to a subcommand for it to look at a layer.
+/// Option that selects a layer in a subcommand; empty for the first layer.
 fn flag(layer: &LayerFindings, overview: &Overview) -> &'static str {
     let first = overview.layers.first();
     match layer.focus.layer {

@@ -1,4 +1,4 @@
-//! One thing that stands out: how much, where, how sure it is, and what to do about it.
+//! A finding: its size, place, certainty and fix.
 
 use std::cmp::Reverse;
 
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The subcommand that says more, with a space before the file.
+    /// Returns the subcommand that has the details.
     pub fn command(self) -> &'static str {
         match self {
             Kind::OutOfMemory => "oom",
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// Its name, as in JSON.
+    /// Returns the name that JSON has.
     pub fn name(self) -> &'static str {
         match self {
             Kind::OutOfMemory => "out-of-memory",
@@ -53,12 +53,13 @@ impl Kind {
         }
     }
 
-    /// Whether it says that iterations keep memory.
+    /// True if the finding is about memory that iterations keep.
     pub fn is_of_iterations(self) -> bool {
         self == Kind::Growth
     }
 
-    /// Whether something is wrong with the run: the others say what could be saved.
+    /// True if something is wrong with the run. The other kinds are about memory that could be
+    /// saved.
     pub fn is_fault(self) -> bool {
         matches!(self, Kind::OutOfMemory | Kind::Growth | Kind::Drops)
     }
@@ -95,8 +96,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Its place among others: what made a request fail, then what is wrong, then what could be saved; of each sort
-    /// what is sure first, then what is about most bytes.
+    /// Returns the sort key among findings. The order is by these criteria:
+    ///
+    /// 1. A request that ran out of memory comes first.
+    /// 2. Faults come before possible savings.
+    /// 3. Certain findings come before likely ones.
+    /// 4. More bytes come before fewer.
     pub fn rank(&self) -> impl Ord + use<> {
         (
             self.kind != Kind::OutOfMemory,

@@ -1,4 +1,5 @@
-//! Memory that is held and not used: fragmented, reserved and not handed out, or not of this process; as findings.
+//! Findings of memory that is held and unused: fragmented, reserved and not handed out, or held
+//! outside of the process.
 
 use super::{Finding, Kind};
 use crate::fragmentation::{Fragmentation, FragmentationReport};
@@ -11,16 +12,17 @@ use crate::report::overview::Overview;
 use crate::unused::{Cause, Replays};
 use gpushim_trace::Layer;
 
-/// A gap between two layers is a finding if it is this part of the larger one,
+/// Least share of a gap between two layers in the larger one.
 const SHARE: f64 = 0.2;
-/// and at least this many bytes: caches of a few segments are normal.
+/// Least bytes of a gap; caches of a few segments are normal.
 const LEAST: u64 = 256 << 20;
-/// Memory that this process does not hold is a finding from this many bytes on: contexts and libraries take as much;
+/// Least bytes outside of this process; contexts and libraries take as much.
 const LEAST_ELSEWHERE: u64 = 2 << 30;
-/// and only if the device was filled to this part: on a shared device it is no fault.
+/// Least filled share of the device for such a finding. On a shared device with free memory it is
+/// no fault.
 const NEARLY_FULL: f64 = 0.9;
 
-/// What is fragmented, reserved and unused, and held by others.
+/// Finds fragmented memory, reserved and unused memory, and memory outside of this process.
 pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Names) -> Vec<Finding> {
     let mut found = Vec::new();
     found.extend(fragmented(recording, overview, names));
@@ -41,15 +43,15 @@ pub fn find(recording: &dyn Recording, overview: &Overview, names: &mut dyn Name
     found
 }
 
-/// Memory in pieces when most was in use; or else when most was reserved, as far as more was reserved than
-/// ever used.
+/// Finds fragmentation when most was in use. Without a finding it looks at the moment when most was
+/// reserved, for the bytes that were reserved and never used.
 fn fragmented(
     recording: &dyn Recording,
     overview: &Overview,
     names: &mut dyn Names,
 ) -> Option<Finding> {
     if overview.is_long() {
-        // What is unused is a finding by the sums; the command that it names says why.
+        // The sums also show unused memory; the command that the finding names shows the reason.
         return None;
     }
     let focus = overview.layers.first()?.focus;
@@ -64,7 +66,7 @@ fn fragmented(
             "measured when most was reserved",
         ),
     ];
-    // No more lies in pieces than is free: where that is little, nothing need be looked at.
+    // Fragmented bytes are at most the free bytes, so moments with little free memory are skipped.
     let mut moments = moments.into_iter().filter(|(_, most, ..)| *most >= LEAST);
     moments.find_map(|(moment, most, at, why)| {
         let found = FragmentationReport::of(recording, focus, moment, names);
@@ -87,8 +89,11 @@ fn fragmented(
     })
 }
 
-/// Figures of the device on which a layer left most unused: bytes reserved and never handed out; bytes free
-/// when most was handed out; that moment, ns since the start.
+/// Figures of the device on which a layer left most unused:
+///
+/// 1. Bytes that were reserved and never handed out.
+/// 2. Bytes that were free when most was handed out.
+/// 3. Time of that moment, ns since the start.
 fn fullest(overview: &Overview, layer: Layer) -> Option<[u64; 3]> {
     let devices = overview.summary.devices.iter();
     let of_layer = |device: &DeviceFigures| match layer {
@@ -109,15 +114,15 @@ fn is_much(bytes: u64, of: u64) -> bool {
     bytes >= LEAST && bytes as f64 >= SHARE * of as f64
 }
 
-/// Memory that an allocator had not handed out when it had handed out most.
+/// Reserved memory that was not handed out when most was handed out.
 struct Unused {
     layer: Layer,
     device: Option<u8>,
     bytes: u64,
-    /// Bytes that it had reserved then, and at most.
+    /// Bytes that were reserved at that moment.
     reserved: u64,
     most: u64,
-    /// When that was, ns since the start.
+    /// Time of that moment, ns since the start.
     ns: u64,
 }
 
@@ -135,7 +140,7 @@ impl Unused {
     }
 
     fn by_pool(device: &DeviceFigures) -> Option<Unused> {
-        // A snapshot has a framework's segments only, not what they were taken from.
+        // A snapshot has only a framework's segments, and no driver memory behind them.
         let bytes = device.unused.filter(|_| device.allocated.peak > 0)?;
         is_much(bytes, device.reserved_then).then_some(Unused {
             layer: Layer::Device,
@@ -165,7 +170,7 @@ impl Unused {
             .and_then(|replays| Cause::of(recording, focus, replays, self.bytes, self.most));
         let mut text = self.sentence(recording.is_one_moment(), several);
         let mut site = None;
-        // What no block keeps, other allocators could have used.
+        // Without a block that keeps the memory, another allocator could have used it.
         let more = match cause.is_some() || replays.is_none() {
             true => "fragmentation",
             false => "replay",
@@ -180,7 +185,8 @@ impl Unused {
                 text.push_str(&format!(" {}", cause.sentence(site.as_ref())));
                 Some(cause.fix())
             }
-            // What does not reserve the same when it is served again says nothing of other settings.
+            // A replay that does not reserve about the same bytes proves nothing about other
+            // settings.
             (None, Some(replays)) if replays.reserved.abs_diff(self.most) <= self.bytes / 4 => {
                 replays.advice(self.bytes)
             }
@@ -227,7 +233,7 @@ impl Unused {
         )
     }
 
-    /// Says whether it lay in segments that were free as a whole, or beside blocks.
+    /// Formats the bytes in segments that were free as a whole, and the bytes beside blocks.
     fn lies(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
         let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
         let room = layout
@@ -250,7 +256,7 @@ impl Unused {
         })
     }
 
-    /// Advises `empty_cache` if that releases most of it: whole segments that are free.
+    /// Advises `empty_cache` if whole free segments have more than half of the bytes.
     fn given_back(&self, recording: &dyn Recording, focus: Focus) -> Option<String> {
         let layout = Fragmentation::at(recording, focus, Moment::Ns(self.ns));
         let empty = layout.devices.iter().map(|room| room.empty).max()?;
@@ -283,7 +289,8 @@ fn elsewhere(recording: &dyn Recording, device: &DeviceFigures, several: bool) -
     })
 }
 
-/// Bytes of a device of `total` bytes that this process does not hold, and a sentence.
+/// Bytes in use on a device that this process does not hold, and a sentence. `total` is the size of
+/// the device in bytes.
 fn others(device: &DeviceFigures, total: Option<u64>) -> Option<(u64, String)> {
     let in_use = device.in_use?;
     let is_full = |total: u64| in_use.peak as f64 >= NEARLY_FULL * total as f64;
@@ -363,7 +370,7 @@ mod tests {
         assert!(others(&wide, Some(80 * GIB)).is_none());
         assert_eq!(bytes, 8 * GIB);
         assert!(text.contains("8.0 GiB belong to other processes"));
-        // A share that is large of a process that is small.
+        // A large share of a small process.
         let small = device([1 << 20, 100 << 20], [100 << 20, 300 << 20], GIB);
         assert!(Unused::by_framework(&small).is_none());
         assert!(Unused::by_pool(&small).is_none());

@@ -1,5 +1,5 @@
-//! What stands out in a run, from all analyses: the findings, the most important first; and what could not be told, with
-//! what to record next time.
+//! Findings of all analyses, the most important first, and the questions that a recording leaves
+//! open.
 
 use std::thread;
 
@@ -15,22 +15,22 @@ mod untold;
 pub use finding::{Finding, Kind};
 pub use untold::{Topic, Untold};
 
-/// How many findings a screen begins with.
+/// Most findings at the top of a report.
 pub const SHOWN: usize = 3;
 
-/// What stands out in a run.
+/// Findings of a run, and its open questions.
 #[derive(Debug)]
 pub struct Findings {
-    /// The most important first.
+    /// Findings, the most important first.
     pub all: Vec<Finding>,
-    /// If there are iterations and memory does not grow: a sentence that says so.
+    /// Sentence about steady memory, if there are iterations and memory does not grow.
     pub steady: Option<String>,
-    /// What could not be told.
+    /// Questions that the recording leaves open.
     pub untold: Vec<Untold>,
 }
 
 impl Findings {
-    /// Of a run. Takes the shortages of its overview.
+    /// Finds everything in a run. It takes the shortages out of the overview.
     pub fn of(
         recording: &dyn Recording,
         overview: &mut Overview,
@@ -41,7 +41,7 @@ impl Findings {
         let mut fall = None;
         let shortages = std::mem::take(&mut overview.shortages);
         let overview = &*overview;
-        // Both go through all events again.
+        // Both branches read all events again.
         thread::scope(|scope| {
             scope.spawn(|| fall = blocks::lasting_fall(recording, overview));
             all.extend(oom::find(recording, overview, shortages, names));

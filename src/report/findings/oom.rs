@@ -1,4 +1,4 @@
-//! The first request that ran out of memory, as a finding.
+//! Finding of the first request that ran out of memory.
 
 use super::{Finding, Kind};
 use crate::growth::Growth;
@@ -9,7 +9,7 @@ use crate::output::units::{count, percent};
 use crate::recording::{Names, Recording};
 use crate::report::overview::{HOLDERS, Overview};
 
-/// The first of the requests that could not be met.
+/// Makes the finding of the first request that could not be met.
 pub fn find(
     recording: &dyn Recording,
     overview: &Overview,
@@ -27,7 +27,7 @@ pub fn find(
     let set = iterations.and_then(Iterations::option);
     let set = set.map_or(String::new(), |set| format!(" {set}"));
     let subject = Subject::of(recording, main.focus);
-    // A replay of a long recording takes seconds: `gpushim oom` has them.
+    // A replay of a long recording takes seconds, so it is left to `gpushim oom`.
     let replayed = usize::from(!overview.is_long());
     let oom = OomReport::new(
         recording,

@@ -1,4 +1,4 @@
-//! What a recording does not tell, and what to record next time.
+//! Finds the questions that a recording leaves open, and how to record the answers next time.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::output::units::{percent, span};
 use crate::recording::Recording;
 use crate::report::overview::Overview;
 
-/// It could not be told which functions hold memory if this part of what was live at the peak has no stack.
+/// Least share of the peak without stacks that leaves the functions open.
 const WITHOUT_STACK: f64 = 0.5;
 
 /// What a question is about.
@@ -38,7 +38,7 @@ pub struct Untold {
     pub record: String,
 }
 
-/// All questions of a report that a recording leaves open.
+/// Finds all open questions of a report.
 pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     let is_of_torch = recording.format().starts_with("PyTorch");
     let mut untold = Vec::new();
@@ -104,7 +104,7 @@ pub fn find(recording: &dyn Recording, overview: &Overview) -> Vec<Untold> {
     untold
 }
 
-/// The change that would show the iterations in a recording of this format.
+/// Returns the change that would show the iterations in a recording of this format.
 fn ranges(recording: &dyn Recording) -> String {
     let format = recording.format();
     let next = match format.split(' ').next() {

@@ -1,4 +1,4 @@
-//! Figures of traces whose truth is known.
+//! Tests of figures with traces of known content.
 
 use super::*;
 use crate::report::summarize;
@@ -6,7 +6,7 @@ use gpushim_trace::{Cost, Trace, Writer, WriterOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// Records events into a fresh trace and sums it up.
+/// Records events into a new trace and returns its figures.
 fn summary(bytes: u64, events: &[Event]) -> Summary {
     let dir = tempfile::tempdir().unwrap();
     let options = WriterOptions {
@@ -273,8 +273,8 @@ fn one_of_two_contexts_is_taken_from_the_sums() {
     assert_eq!(summary.ambiguous_bytes, MIB);
 }
 
-/// A program that keeps 16 MiB all the time and frees it at the end, while the ring holds only
-/// the last 64 events.
+/// A program keeps 16 MiB all the time and frees it at the end, while the ring holds only the last
+/// 64 events.
 #[test]
 fn what_was_live_before_the_window_is_inferred_from_its_frees() {
     let mut events: Vec<_> = (0..16)
@@ -290,7 +290,7 @@ fn what_was_live_before_the_window_is_inferred_from_its_frees() {
     assert_eq!((summary.events.recorded, summary.events.lost), (232, 168));
     let device = &summary.devices[0];
     assert_eq!((device.requested.peak, device.requested.end), (17 * MIB, 0));
-    // No segment is in the window; what was allocated was reserved all the same.
+    // No segment event is in the window, but allocated memory is always reserved.
     assert_eq!((device.reserved.peak, device.utilization), (17 * MIB, None));
 }
 
@@ -363,7 +363,7 @@ fn where_the_live_table_lacks_blocks_the_sums_say_what_is_live_at_the_end() {
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
-    // Four times what the ring and the table hold, and all of it live.
+    // Four times the capacity of the ring and the table, all of it live.
     for number in 1..=4096 {
         writer.record_alloc(&alloc(flags::FORWARDED, number << 21, MIB, 2 * MIB));
     }

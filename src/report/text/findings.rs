@@ -1,4 +1,4 @@
-//! What stands out in a run, at the top of its report.
+//! Findings at the top of a report.
 
 use std::fmt::{Result, Write};
 
@@ -10,7 +10,7 @@ use crate::recording::CallSite;
 use crate::report::build::Report;
 use crate::report::findings::{Finding, SHOWN};
 
-/// The findings, the first ones, or that there are none; then what could not be told.
+/// Writes the first findings, or that there are none, and then the open questions.
 pub fn write(report: &Report, f: &mut String) -> Result {
     if report.findings.is_empty() {
         none(report, f)?;
@@ -48,7 +48,7 @@ pub fn write(report: &Report, f: &mut String) -> Result {
     Ok(())
 }
 
-/// That nothing stands out, and what was looked for.
+/// Writes that there are no findings, and lists the searched kinds.
 fn none(report: &Report, f: &mut String) -> Result {
     let mut text = match report.unread.is_none() || report.is_one_moment() {
         true => "none.".to_string(),
@@ -89,12 +89,12 @@ fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
     paragraph("     more   ", &finding.next, f)
 }
 
-/// A text after a label, in lines of which those after the first begin below the first one's text.
+/// Writes a text after a label. The following lines are aligned with the text of the first one.
 pub(super) fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
     f.write_str(&wrapped(label, text, style::line()))
 }
 
-/// As [`paragraph`], each line of it in a style.
+/// Writes a [`paragraph`] with each line in a style.
 fn styled(style: Style, label: &str, text: &str, f: &mut String) -> Result {
     let lines = wrapped(label, text, style::line());
     lines

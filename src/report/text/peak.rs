@@ -15,7 +15,7 @@ use crate::peak::{others as others_in_words, parts_in_words};
 use crate::report::build::{HeldAtPeak, MemoryOfDevice, Report};
 use crate::report::text::findings::paragraph;
 
-/// Letters of a name at least, however narrow the terminal is.
+/// Fewest letters of a name, however narrow the terminal is.
 const NAME: usize = 24;
 
 /// Writes the memory of each device, by owner.
@@ -51,7 +51,7 @@ pub fn memory(report: &Report, f: &mut String) -> Result {
     Ok(())
 }
 
-/// The stacks that held memory at the peak.
+/// Writes the stacks that held memory at the peak.
 pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut String) -> Result {
     let when = if is_one_moment {
         "when the snapshot was taken"
@@ -109,10 +109,11 @@ pub fn held(peak: &HeldAtPeak, several: bool, is_one_moment: bool, f: &mut Strin
     Ok(())
 }
 
-/// Letters that are left of a function before the frame that tells it from others.
+/// Fewest letters of a function before the frame that distinguishes it.
 const LEAST: usize = 24;
 
-/// A label cut to a number of letters: the function is cut before the frame by which it differs from others.
+/// Cuts a label to a number of letters. The function is cut before the frame that distinguishes it
+/// from others.
 fn fitting(label: &str, letters: usize) -> String {
     let differs = [" ← ", " → ", " ["];
     let at = differs.iter().filter_map(|mark| label.find(mark)).min();

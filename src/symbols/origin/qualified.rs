@@ -3,8 +3,8 @@
 /// Parts of names in brackets that are no parameters.
 const PARTS: [&str; 2] = ["(anonymous namespace)", "{lambda("];
 
-/// `at::native::add` of `at::Tensor at::native::add<float>(at::Tensor const&)`: from the last space outside of
-/// brackets to the first bracket of parameters, templates included.
+/// Returns `at::native::add` of `at::Tensor at::native::add<float>(at::Tensor const&)`. The name
+/// reaches from the last space outside of brackets to the first bracket of parameters or templates.
 pub(super) fn qualified(function: &str) -> &str {
     let (mut begin, mut depth) = (0, 0_usize);
     let mut at = 0;

@@ -1,22 +1,23 @@
-//! The table by which functions are told apart: the first entry that fits says where a function comes from.
+//! The table that classifies functions: the first entry that fits names the origin of a function.
 //!
-//! What fits no entry is the user's own code. Each entry has an example in `tests.rs`.
+//! A function that fits no entry is the user's own code. Each entry has an example in `tests.rs`.
 
 use super::Origin::{self, *};
 use Of::*;
 
-/// By what a function is recognised.
+/// The mark by which a function is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// Python whose file has this in its path; `*` is anything. A path begins with `/`, and its separators are `/`.
+    /// Python whose file has this in its path; `*` is any text. A path begins with `/`, and its
+    /// separators are `/`.
     File(&'static str),
-    /// The same, if the function has one of these names, its class aside.
+    /// Python of such a file, if the function has one of these names, without its class.
     Python(&'static str, &'static [&'static str]),
-    /// Native code of a module whose file name begins so.
+    /// Native code of a module whose file name begins with this.
     Module(&'static str),
-    /// Native code of a module that has this in its path; `*` is anything.
+    /// Native code of a module that has this in its path; `*` is any text.
     Folder(&'static str),
-    /// Native code whose name, without type and parameters, begins so.
+    /// Native code whose name, without type and parameters, begins with this.
     Name(&'static str),
     /// Native code of this name.
     Exact(&'static str),
@@ -43,7 +44,7 @@ const WRAPPERS: &[&str] = &[
     "_use_grad",
     "new_forward",
 ];
-/// What `Module.__call__` consists of.
+/// Functions that `Module.__call__` consists of.
 const CALLS: &[&str] = &["_call_impl", "_wrapped_call_impl", "_slow_forward"];
 
 pub(super) const TABLE: &[(Of, Origin)] = &[
@@ -109,14 +110,14 @@ pub(super) const TABLE: &[(Of, Origin)] = &[
     (File("/miniconda3/*/lib/"), Library),
     (File("/anaconda3/*/lib/"), Library),
     (File("/miniforge3/*/lib/"), Library),
-    // PyTorch from its source, and what it compiles.
+    // PyTorch from its source, and the code that it compiles.
     (File("/torch/nn/"), Library),
     (File("/torch/optim/"), Library),
     (File("/torch/autograd/"), Library),
     (File("/torch/distributed/"), Library),
     (File("/torchinductor_"), Library),
     (File("/<eval_with_key>"), Library),
-    // What records.
+    // Code that records.
     (Module("libgpushim"), Recorder),
     (Module("libcupti"), Recorder),
     (Module("libnvToolsExt"), Recorder),
@@ -193,7 +194,7 @@ pub(super) const TABLE: &[(Of, Origin)] = &[
     (Name("PyObject_"), Interpreter),
     (Name("PyEval_"), Interpreter),
     (Name("ffi_call"), Interpreter),
-    // The inside of frameworks. What autograd computes says which operator it is of.
+    // The inside of frameworks. The computations of autograd name their operator.
     (Name("torch::autograd::generated::"), Library),
     (Name("torch::autograd::AccumulateGrad::"), Library),
     (Name("at::"), Framework),

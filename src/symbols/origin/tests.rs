@@ -1,6 +1,6 @@
 use super::*;
 
-/// A function with its file, if it is Python, or its module.
+/// Makes a function with its file, if it is Python, or its module.
 fn symbol(kind: Kind, function: &str, place: &str) -> Symbol {
     let place = Some(place.to_string()).filter(|place| !place.is_empty());
     let is_python = kind == Kind::Python;
@@ -15,7 +15,7 @@ fn symbol(kind: Kind, function: &str, place: &str) -> Symbol {
     }
 }
 
-/// A function that a pattern is about.
+/// Makes a function that fits a pattern.
 fn example(of: Of) -> Symbol {
     let in_path = |part: &str| {
         let end = if part.ends_with('/') || !part.contains('.') {

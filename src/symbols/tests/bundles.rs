@@ -38,7 +38,7 @@ fn a_bundle_says_the_same_where_the_files_are_not() {
         addresses.map(|address| elsewhere.resolve(address)),
         expected
     );
-    // What was packed there can be packed again.
+    // Symbols from a bundle can be packed again.
     assert_eq!(elsewhere.pack(addresses), bundle);
     // A module of the same name but another build is not this one.
     let mut module = library.module.clone();
@@ -47,7 +47,7 @@ fn a_bundle_says_the_same_where_the_files_are_not() {
     assert_eq!(stranger.resolve(addresses[0])[0].kind, Kind::Unknown);
 }
 
-/// A bundle with all that one can have.
+/// Returns a bundle with all kinds of content.
 fn sample() -> Bundle {
     let symbol = |function: &str, file: Option<&str>, line, inlined| Symbol {
         function: function.to_string(),
@@ -120,7 +120,7 @@ fn what_is_no_bundle_is_said() {
     );
 }
 
-/// All of a bundle as lines.
+/// Returns all of a bundle as lines.
 fn entries(bundle: &Bundle) -> Vec<String> {
     let mut module = "";
     let text = bundle.to_text();

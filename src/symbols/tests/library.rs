@@ -81,7 +81,7 @@ impl Library {
         ];
         args.extend(flags);
         run(compiler, &args)?;
-        // SAFETY: the library is ours and has no constructors.
+        // SAFETY: the library is built by this test and has no constructors.
         let handle = unsafe { libloading::Library::new(&to) }.unwrap();
         let mut library = Library {
             dir,
@@ -106,7 +106,7 @@ impl Library {
         *symbol.unwrap() as u64
     }
 
-    /// The address that a function of the library returns.
+    /// Returns the result of a function of the library: an address.
     pub fn call(&self, name: &str) -> u64 {
         // SAFETY: all functions of the sources here take nothing and return a pointer.
         let function = unsafe {
@@ -125,7 +125,7 @@ impl Library {
     }
 }
 
-/// Where the file begins in memory in which an address lies.
+/// Returns the address in memory at which the file of an address begins.
 pub fn base_of(address: u64) -> u64 {
     // SAFETY: all zeros is a value of this struct of pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

@@ -16,7 +16,7 @@ use gpushim_config::Config;
 mod wrapped;
 
 const MIB: u64 = 1 << 20;
-/// Ns that a step takes.
+/// Duration of each step, ns.
 const STEP: u64 = 100_000_000;
 
 const OPTIONS: Options = Options {
@@ -26,8 +26,9 @@ const OPTIONS: Options = Options {
     threads: 2,
 };
 
-/// A run that in each step asks for these sizes, one after the other, and then gives them back, the last one first;
-/// `kept` are asked for before and stay. On this stream; `-` for calls that take none.
+/// Makes a run from steps on a stream; the stream `-` stands for calls without one. Each step
+/// allocates its sizes in order and frees them in reverse order. The blocks of `kept` are allocated
+/// before the first step and stay live.
 fn steps(kept: &[u64], steps: &[Vec<u64>], stream: &str) -> Recorded {
     let mut text = String::from("op,ptr,size,stream,thread,time_ns\n");
     let mut next = 1 << 40;
@@ -70,7 +71,8 @@ fn lines(tuned: &Tuned) -> String {
     tuned.advice.as_ref().expect("advice").environment.line()
 }
 
-/// Sizes that change from step to step, in multiples of a unit: what is free hardly ever fits.
+/// Makes sizes that change from step to step, in multiples of a unit. A free block hardly ever
+/// fits.
 fn varying(unit: u64, count: u64) -> Vec<Vec<u64>> {
     let size = |step: u64, at: u64| (1 + (step * 7 + at * 5) % 6) * unit;
     (0..count)
@@ -80,7 +82,7 @@ fn varying(unit: u64, count: u64) -> Vec<Vec<u64>> {
 
 #[test]
 fn larger_pages_where_they_waste_nothing() {
-    // Everything is a multiple of 64 MiB, so the largest pages hold no more, and cost least.
+    // Every size is a multiple of 64 MiB, so the largest pages hold no more and cost least.
     let recorded = steps(&[64 * MIB], &varying(64 * MIB, 20), "0");
     let tuned = quietly(&[recorded], &OPTIONS);
     let best = advised(&tuned);
@@ -98,7 +100,7 @@ fn small_pages_where_large_ones_waste() {
     let kept = [30 * MIB, 3 * MIB];
     let steps = steps(&kept, &vec![vec![5 * MIB, 2 * MIB, MIB]; 20], "0");
     let tuned = quietly(&[steps], &OPTIONS);
-    // Nothing comes after the start, so that time does not count.
+    // There are no driver calls after the start, so the time does not matter.
     assert_eq!(advised(&tuned).sum.steady_ns, 0);
     assert_eq!(lines(&tuned), "");
     assert_eq!(tuned.not_tried, 0);
@@ -106,7 +108,7 @@ fn small_pages_where_large_ones_waste() {
 
 #[test]
 fn a_limit_that_only_pages_keep() {
-    // Each block takes two of the driver's pages where it is on its own.
+    // Without pages each block takes two of the driver's pages.
     let sizes = vec![2 * MIB + 4096; 100];
     let recorded = steps(&[], &vec![sizes; 6], "-");
     let options = Options {
@@ -127,7 +129,7 @@ fn a_limit_that_only_pages_keep() {
     let smallest = tuned.advice.as_ref().unwrap().smallest_limit.expect("one");
     assert!((200 * MIB..=206 * MIB).contains(&smallest), "{smallest}");
 
-    // Less than what is live: nothing does.
+    // Less than the live bytes: nothing fits.
     let options = Options {
         limit: Some(150 * MIB),
         ..OPTIONS
@@ -161,7 +163,7 @@ fn the_smallest_limit_is_enough_and_hardly_less_is_not() {
 
 #[test]
 fn time_counts_beyond_its_share() {
-    // No two sizes are the same, so that memory is moved in every step.
+    // No two sizes are the same, so each step moves memory.
     let mut random = 99_u64;
     let mut size = || {
         random = random
@@ -241,7 +243,7 @@ fn halves_that_are_alike_and_others() {
     );
     assert_eq!(alike.iterations, 28);
 
-    // The second half asks for twice as much, and for other sizes.
+    // The second half requests twice as much, and other sizes.
     let mut other = varying(3 * MIB, 17);
     other.extend(varying(7 * MIB, 14));
     let other = quietly(&[steps(&[MIB], &other, "0")], &OPTIONS);
@@ -252,7 +254,7 @@ fn halves_that_are_alike_and_others() {
         "{check:?}"
     );
 
-    // A tenth more: what to do is clear, how much it will take is not.
+    // A tenth more memory: the choice is clear, the amount is not.
     let mut more = vec![vec![20 * MIB; 10]; 17];
     more.extend(vec![vec![22 * MIB; 10]; 14]);
     let more = quietly(&[steps(&[2 * MIB], &more, "0")], &OPTIONS);
@@ -304,14 +306,14 @@ fn what_a_recording_was_made_under() {
     ]);
     let tuned = quietly(std::slice::from_ref(&recorded), &OPTIONS);
     let advice = tuned.advice.as_ref().unwrap();
-    // The program's own affair stays, the policy goes.
+    // Variables that concern the program stay; the policy is unset.
     assert_eq!(lines(&tuned), "GPUSHIM_TAKEOVER=torch GPUSHIM_PAGE=64M");
     assert_eq!(advice.environment.unset, ["GPUSHIM_POLICY"]);
     let blocks = Candidate::of(alloc::Policy::Blocks);
     let was = tuned.tried.iter().find(|one| one.candidate == blocks);
     assert!(advice.baseline.own_time);
     assert_eq!(advice.baseline.driver_ns, was.map(|one| one.sum.driver_ns));
-    // A list of requests does not say what was held.
+    // A list of requests has no record of the held memory.
     assert_eq!(advice.baseline.than, Than::Torch);
     assert!(advice.baseline.peak_reserved > Some(0));
 
@@ -322,7 +324,7 @@ fn what_a_recording_was_made_under() {
     assert!(!tuned.advice.unwrap().baseline.own_time);
 }
 
-/// What is set puts in force what was replayed.
+/// The variables put the replayed settings in force.
 #[test]
 fn variables_mean_what_was_tried() {
     for families in [(true, false), (false, true), (true, true)] {
@@ -356,7 +358,7 @@ fn variables_mean_what_was_tried() {
     }
 }
 
-/// A generated training, with leaks and streams: the replay that is advised holds what was said.
+/// A generated training with leaks and streams: a replay with the advice has the reported costs.
 #[test]
 fn what_is_advised_is_what_a_replay_holds() {
     let requests = generate(&Shape {
@@ -422,7 +424,8 @@ fn sum() -> impl Strategy<Value = Sum> {
 }
 
 proptest! {
-    /// Nobody on the front is dominated, everybody else is, or costs the same as somebody there.
+    /// No sum on the front is dominated. Each other sum is dominated by one on the front, or costs
+    /// the same.
     #[test]
     fn the_front_is_one(sums in proptest::collection::vec(sum(), 0..30), percent in 0..12_u64) {
         let front = front(&sums);

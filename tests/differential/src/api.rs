@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
-/// `CUmemPoolProps`.
+/// Properties of a pool (`CUmemPoolProps`).
 #[repr(C)]
 pub struct PoolProps {
     /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
@@ -11,11 +11,9 @@ pub struct PoolProps {
     pub handles: i32,
     /// Device that has the memory.
     pub location: Location,
-    /// Unused.
     pub security: u64,
     /// Most bytes; 0 for no limit.
     pub max_size: usize,
-    /// Unused.
     pub rest: [u8; 56],
 }
 
@@ -38,7 +36,7 @@ impl Location {
     }
 }
 
-/// `CUmemAccessDesc`.
+/// Access of a device to memory (`CUmemAccessDesc`).
 #[repr(C)]
 pub struct Access {
     /// Device that gets access.
@@ -68,9 +66,8 @@ pub struct IpcHandle(pub [u64; 8]);
 /// Bytes that a kernel of the stand-in touches.
 #[repr(C)]
 pub struct Touch {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Number of bytes.
     pub bytes: u64,
     /// Not 0 if it writes them.
     pub writes: u32,
@@ -82,7 +79,7 @@ macro_rules! functions {
         pub struct Api { $(pub $name: unsafe extern "C" fn($($arg),*) -> i32,)* }
 
         impl Api {
-            /// Opens the driver.
+            /// Opens the driver and finds its functions.
             pub fn load() -> Result<Api, String> {
                 // SAFETY: a constant name; the library stays loaded for the life of the process.
                 let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };

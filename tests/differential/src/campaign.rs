@@ -1,4 +1,5 @@
-//! Batches over all configurations, for a time or a number of steps, on as many processes as there are cores.
+//! Batches over all configurations, for a time or a number of steps, on as many processes as there
+//! are cores.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use crate::cases::{DRIVERS, Driver, Shim};
 use crate::drive::{self, Batch, End, Places};
 use crate::promises::TABLE;
 
-/// What is asked for.
+/// Plan of a campaign, from the command line and the environment.
 #[derive(Clone, Debug)]
 struct Plan {
     places: Places,
@@ -231,7 +232,8 @@ fn one_batch(
                             if all { String::new() } else { list.join(",") }
                         )
                     }
-                    // It takes what earlier programs of the process left behind, or the right moment.
+                    // The difference needs the effects of earlier programs of the process, or the
+                    // right moment.
                     None => format!(
                         "scripts/differential 1 --driver {} --shim {} --seed {} --programs {} --steps {} (not by the one program alone)",
                         driver.name, shim.name, batch.seed, batch.programs, batch.steps

@@ -6,34 +6,32 @@ use crate::judge::Rules;
 /// A driver that programs run on: the native run is the same for all shims above it.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// Its name.
     pub name: &'static str,
-    /// What programs are about.
+    /// Focus of its programs in operations.
     pub profile: Profile,
-    /// Number of devices.
     pub devices: u8,
     /// Memory of each, in bytes.
     pub memory: u64,
     /// Variables of the stand-in beside those.
     pub env: &'static [(&'static str, &'static str)],
-    /// Its share of all steps.
+    /// Its share of all steps of a campaign.
     pub share: u64,
-    /// How many programs' steps are in one program.
+    /// Factor of the length of its programs.
     pub length: u64,
     /// The shims that run on it.
     pub shims: &'static [&'static Shim],
 }
 
-/// The shim's settings.
+/// One configuration of the shim.
 #[derive(Debug)]
 pub struct Shim {
-    /// Their name.
+    /// Name of the configuration.
     pub name: &'static str,
-    /// Variables.
+    /// Environment variables of the configuration.
     pub env: &'static [(&'static str, &'static str)],
     /// `GPUSHIM_LIMIT`, in bytes.
     pub limit: Option<u64>,
-    /// What a pause takes, in microseconds.
+    /// Duration of a pause, in microseconds.
     pub pause: u64,
 }
 
@@ -126,7 +124,7 @@ static CROWDED: [&Shim; 5] = [&AUTO, &BLOCKS, &STRICT, &BLOCKS_STRICT, &OFF];
 static DECAYING: [&Shim; 2] = [&DECAY, &DECAY_BLOCKS];
 static WITH_LIMIT: [&Shim; 3] = [&LIMITED, &LIMITED_BLOCKS, &LIMITED_OFF];
 
-/// All of them.
+/// All drivers of a campaign.
 pub static DRIVERS: &[Driver] = &[
     Driver {
         name: "addresses",
@@ -163,7 +161,7 @@ pub static DRIVERS: &[Driver] = &[
         profile: Profile::Crowd,
         devices: 2,
         memory: 48 << 20,
-        // The longer after a question, the more may happen between it and what follows from the answer.
+        // A longer question leaves more time for other calls before its answer is used.
         env: &[("STANDIN_FAULT", "cuStreamIsCapturing:1+:0:after=1ms")],
         share: 2,
         length: 1,
@@ -312,18 +310,19 @@ pub static DRIVERS: &[Driver] = &[
 ];
 
 impl Shim {
-    /// Whether every call goes on to the driver.
+    /// True if every call is forwarded to the driver.
     pub fn is_off(&self) -> bool {
         self.env.contains(&("GPUSHIM_POLICY", "off"))
     }
 
-    /// Tells whether the driver's own pools serve streams: under `off`, and without virtual memory management.
+    /// True if the driver's own pools serve streams: under `off`, and without virtual memory
+    /// management.
     pub fn leaves_streams(&self, driver: &Driver) -> bool {
         let lacks_vmm = driver.env.contains(&("STANDIN_LACKS", "vmm"));
         self.is_off() || lacks_vmm
     }
 
-    /// How it is compared with the native run.
+    /// Rules of the comparison with the native run.
     pub fn rules(&self, driver: &Driver) -> Rules {
         Rules {
             limit: self.limit,
@@ -334,7 +333,7 @@ impl Shim {
 }
 
 impl Driver {
-    /// What programs for it are made for.
+    /// Shape of the programs for this driver.
     pub fn shape(&self, steps: usize) -> Shape {
         let storms = matches!(self.profile, Profile::Mixed | Profile::Scarce);
         // Threads at once take a thousand times as long as another step.
@@ -351,13 +350,13 @@ impl Driver {
         }
     }
 
-    /// Tells whether native allocations and frees put other work in order, as the wait of `cuMemFree` does.
-    /// Threads at once free memory under work.
+    /// Tells whether native allocations and frees put other work in order, as the wait of
+    /// `cuMemFree` does. Threads at once free memory under work.
     pub fn orders_memory(&self) -> bool {
         self.profile == Profile::Crowd
     }
 
-    /// The driver of a name.
+    /// The driver with this name.
     pub fn of(name: &str) -> Option<&'static Driver> {
         DRIVERS.iter().find(|driver| driver.name == name)
     }

@@ -1,5 +1,5 @@
-//! Threads that allocate, use and free memory at once. Beside them streams capture, and contexts are made
-//! and ended.
+//! Threads that allocate, use and free memory at once. Beside them streams capture, and contexts
+//! are made and ended.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::world::World;
 
 /// Blocks that one thread holds, at most.
 const HELD: usize = 8;
-/// Sizes of blocks, in bytes: a pool that cannot use again what is free grows by more than it may in one
-/// step.
+/// Sizes of blocks, in bytes. A pool that cannot reuse free memory would grow by more than one step
+/// allows.
 const SIZES: [u64; 4] = [300 << 10, 2 << 20, 6 << 20, 16 << 20];
 /// Blocks up to this many bytes are exported: the stand-in copies them.
 const EXPORTED: u64 = 2 << 20;
 /// Allocations and frees of one thread.
 const ROUNDS: u32 = 160;
-/// Time that the work takes after which a block is freed, in nanoseconds.
+/// Duration of the work before the free of a block, in nanoseconds.
 const WORK: u64 = 20_000;
 /// Bytes at the start of a block that are filled and read.
 const LOOK: usize = 64;
@@ -75,7 +75,8 @@ struct Block {
 /// Calls a function of the driver; its code.
 macro_rules! call {
     ($part:expr, $name:ident $(, $arg:expr)*) => {{
-        // SAFETY: what is pointed to lives until the call returns, and is of the size that the driver expects.
+        // SAFETY: what is pointed to lives until the call returns, and is of the size that the
+        // driver expects.
         let code = unsafe { ($part.api.$name)($($arg),*) };
         code as u32 as u64
     }};
@@ -176,15 +177,15 @@ impl Part<'_> {
         self.end(stream);
     }
 
-    /// Captures over and over: work on a block, memory of the graph, and in the relaxed mode other memory
-    /// as well.
+    /// Captures over and over: work on a block, memory of the graph, and in the relaxed mode other
+    /// memory as well.
     fn capture(mut self, over: &AtomicBool) {
         let (mut stream, mut block) = (self.begin(), 0);
         if !self.counts.request(call!(self, alloc, &mut block, LOOK)) {
             return self.end(stream);
         }
         while !over.load(Ordering::Relaxed) {
-            // What was freed on the stream may be waited for while it captures.
+            // Memory freed on the stream may be waited for while it captures.
             if let Some(other) = self.allocate(stream) {
                 self.free(other, stream);
             }
@@ -302,8 +303,8 @@ fn forget_marks(api: &Api, device: i32) {
     }
 }
 
-/// Runs the threads. Seen: the calls that failed, by kind; the growth of the memory in use, in MiB; and 1
-/// if a device was nearly full.
+/// Runs the threads. Seen: the calls that failed, by kind; the growth of the memory in use, in MiB;
+/// and 1 if a device was nearly full.
 pub fn crowd(world: &mut World, step: &Step) -> bool {
     let Op::Crowd {
         threads,
@@ -353,7 +354,7 @@ pub fn crowd(world: &mut World, step: &Step) -> bool {
         }
         let coming = part(200, 0);
         scope.spawn(move || coming.come_and_go(ending, device.into(), over));
-        // A thread that panicked has a count that is too low; its panic is seen on standard error.
+        // A panicked thread leaves a count that is too low. Its panic is seen on standard error.
         churning.into_iter().for_each(|thread| drop(thread.join()));
         over.store(true, Ordering::Relaxed);
     });

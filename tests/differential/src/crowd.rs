@@ -6,7 +6,9 @@ use crate::api::Api;
 use crate::op::Step;
 use crate::world::World;
 
-/// So many threads allocate at the same moment. Seen: how many got memory, and natively what was free before.
+/// Allocates in `threads` threads at the same moment.
+///
+/// Seen: the number of threads that got memory, and natively the free memory before.
 pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
     let slot = usize::from(step.context);
     let Some(context) = world
@@ -51,8 +53,9 @@ pub fn storm(world: &mut World, step: &Step, threads: u8, bytes: u64) -> bool {
     true
 }
 
-/// So many threads come and go one after another, each with memory on its default stream. Seen: in how many all calls
-/// succeeded, or memory was short.
+/// Runs `threads` threads one after another, each with memory on its default stream.
+///
+/// Seen: the number of threads in which all calls succeeded, or memory was short.
 pub fn threads_in_turn(world: &mut World, step: &Step, threads: u8) -> bool {
     let context = world.contexts.get(usize::from(step.context)).copied();
     let Some(context) = context.filter(|context| *context != 0) else {
@@ -87,11 +90,13 @@ pub fn threads_in_turn(world: &mut World, step: &Step, threads: u8) -> bool {
     true
 }
 
-/// A child that exits at once, or calls the driver, which answers that it is not initialised.
+/// Forks a child. It exits at once, or calls the driver and gets the error that it is not
+/// initialised.
 pub fn fork(world: &mut World, calls: bool) -> bool {
     let api = world.api;
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors; all other threads wait for their turn and hold no lock of ours.
+    // SAFETY: room for two descriptors; all other threads wait for their turn and hold no lock of
+    // ours.
     unsafe {
         if libc::pipe(ends.as_mut_ptr()) != 0 {
             return false;

@@ -1,5 +1,5 @@
-//! The daemon's idiom: the program closes all descriptors, and those that it opens then get their numbers.
-//! They are its own.
+//! Descriptors of a daemon: the program closes all descriptors, and opens its own under their
+//! numbers.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::world::World;
 const SOCKETS: usize = 8;
 /// Connections to each socket.
 const CONNECTIONS: usize = 3;
-/// Time within which a thread that polls descriptors looks at them again.
+/// Time within which a polling thread looks at its descriptors again.
 const LOOK: Duration = Duration::from_millis(1200);
 
 /// Sockets that the program opened.
@@ -88,7 +88,7 @@ pub fn are_closed() -> bool {
     OWN.lock().is_ok_and(|own| own.is_some())
 }
 
-/// Closes all descriptors, but the three standard ones and what holds the stand-in's device memory.
+/// Closes all descriptors, except the three standard ones and the stand-in's device memory.
 fn close_all() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         return;
@@ -109,7 +109,7 @@ fn close_all() {
     }
 }
 
-/// Descriptors of ours that a forked child does not have.
+/// Counts the descriptors that a forked child does not have.
 fn gone_in_child(numbers: &[RawFd]) -> u64 {
     // SAFETY: the child calls only functions that are safe after a fork, and ends.
     unsafe {
@@ -126,8 +126,8 @@ fn gone_in_child(numbers: &[RawFd]) -> u64 {
     }
 }
 
-/// Closes all descriptors the first time, and opens sockets. Seen each time: connections lost, pairs
-/// broken, descriptors that a child does not have.
+/// Closes all descriptors the first time, and opens sockets. Seen each time: connections lost,
+/// pairs broken, descriptors that a child does not have.
 pub fn close(world: &mut World) -> bool {
     let Ok(mut own) = OWN.lock() else {
         return false;
@@ -148,8 +148,9 @@ pub fn close(world: &mut World) -> bool {
     true
 }
 
-/// Leaves a child that watches the end of the process. It says on standard output if that breaks sockets
-/// which it shares.
+/// Forks a child that waits for the end of the process.
+///
+/// It reports on standard output if the end breaks sockets that it shares.
 pub fn watch_end(seed: u64) {
     let Ok(own) = OWN.lock() else { return };
     let (Some(own), Ok((mut here, there))) = (own.as_ref(), UnixStream::pair()) else {
@@ -157,7 +158,7 @@ pub fn watch_end(seed: u64) {
     };
     // SAFETY: no other thread of ours runs now, and the child does nothing with the driver.
     if unsafe { libc::fork() } != 0 {
-        // The child's copy of the other end stays open; ours goes with the process.
+        // The child's copy of the other end stays open. The parent's is closed with the process.
         std::mem::forget(there);
         return;
     }

@@ -1,4 +1,5 @@
-//! Native and shimmed processes, side by side: batches, differences, and how a difference is shortened.
+//! Native and shimmed processes, side by side: batches, differences, and how a difference is
+//! shortened.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::cases::{Driver, Shim};
 
-/// Where things are.
+/// Paths of the shim, the stand-in and the results.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// The shim.
+    /// Path of the shim's shared library.
     pub shim: PathBuf,
     /// The folder of the stand-in.
     pub standin: PathBuf,
@@ -20,11 +21,11 @@ pub struct Places {
 /// Programs of one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// The first seed.
+    /// Seed of the first program.
     pub seed: u64,
-    /// Number of programs.
+    /// Number of programs in the batch.
     pub programs: u64,
-    /// Steps of each.
+    /// Number of steps of each program.
     pub steps: usize,
 }
 
@@ -34,14 +35,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A line that a documented refusal prints: stream-ordered memory has no IPC handle.
 const DOCUMENTED: &str = "gpushim: failed to make an IPC handle: memory of a stream-ordered pool";
 
-/// What came of a process.
+/// Result of a worker process.
 #[derive(Debug)]
 pub enum End {
     /// Steps, and how often each promise was used.
     Done(u64, Vec<u64>),
-    /// What differs, with the program's seed.
+    /// The difference, with the seed of its program.
     Differs(u64, String),
-    /// It could not run.
+    /// The worker could not run.
     Broken(String),
 }
 
@@ -159,7 +160,7 @@ fn read_end(output: std::io::Result<Option<Output>>, seed: u64, errors: &Path) -
     End::Done(numbers.next().unwrap_or(0), numbers.collect())
 }
 
-/// A folder for the files of one thread of ours.
+/// A folder for the files of one thread of the campaign.
 fn folder(places: &Places, lane: usize) -> PathBuf {
     let folder = places.work.join(format!("{}-{lane}", std::process::id()));
     let _ = std::fs::create_dir_all(&folder);
@@ -179,7 +180,8 @@ pub fn native(
     let errors = folder.join("native.err");
     let mut command = worker(places, driver, batch, &log, keep);
     if !driver.orders_memory() {
-        // The shim's frees wait for nothing, as promised: what leans on that wait counts as wrong natively.
+        // The shim's frees wait for nothing, as promised. A program that depends on this wait is
+        // wrong natively, too.
         command.env("STANDIN_MEMORY_ORDERS", "no");
     }
     let end = read_end(output(command, &errors), batch.seed, &errors);
@@ -233,7 +235,7 @@ fn remove_traces(folder: &Path) {
     }
 }
 
-/// Both runs of the kept steps of one program: what differs.
+/// Runs the kept steps of one program natively and under the shim. Returns the difference.
 fn trial(
     places: &Places,
     driver: &Driver,
@@ -255,7 +257,7 @@ fn trial(
     }
 }
 
-/// What tells one difference from another: the operation and the codes, without places and addresses.
+/// Kind of a difference: the operation and the codes, without places and addresses.
 fn kind_of(text: &str) -> String {
     let of = |line: &str| {
         line.trim()
@@ -272,7 +274,7 @@ fn kind_of(text: &str) -> String {
     }
 }
 
-/// A difference with as few steps as can be found in `patience`: what differs, and the steps.
+/// A difference with the fewest steps found in `patience`, and these steps.
 pub fn shorten(
     places: &Places,
     driver: &Driver,
@@ -320,7 +322,7 @@ pub fn shorten(
     Some((text, kept))
 }
 
-/// One program in both ways, each step printed with what is seen of it.
+/// Runs one program natively and under the shim, and prints each step with its observations.
 pub fn aloud(
     places: &Places,
     driver: &Driver,

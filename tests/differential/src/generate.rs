@@ -1,5 +1,7 @@
-//! Programs from a seed: mostly sensible, in part wrong on purpose. What is kept here of contexts, streams and
-//! blocks supposes that every call succeeds; where one does not, later steps find an empty slot.
+//! Generates programs from a seed: mostly correct, in part with deliberate errors.
+//!
+//! The state kept here of contexts, streams and blocks supposes that every call succeeds. After a
+//! failed call, later steps find an empty slot.
 
 use crate::op::*;
 use crate::random::Random;
@@ -12,10 +14,10 @@ mod graphs;
 mod pools;
 mod threads;
 
-/// What a program is mostly about.
+/// Focus of a generated program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// A bit of everything.
+    /// All operations, without a focus.
     Mixed,
     /// Contexts that come and go.
     Contexts,
@@ -33,25 +35,24 @@ pub enum Profile {
     Descriptors,
 }
 
-/// What programs are made for.
+/// Parameters of generated programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// What they are about.
+    /// Focus of the generated programs.
     pub profile: Profile,
-    /// Number of devices.
     pub devices: u8,
     /// Memory of each, in bytes.
     pub memory: u64,
     /// Steps of one program, about.
     pub steps: usize,
-    /// Whether threads allocate at once.
+    /// True if threads allocate at the same moment.
     pub storms: bool,
 }
 
 #[derive(Clone, Copy)]
 struct Context {
     device: u8,
-    /// A green one, whose memory is that of the device's primary context.
+    /// True for a green context, whose memory is in the device's primary context.
     green: bool,
 }
 
@@ -60,7 +61,7 @@ struct Made {
     context: u8,
 }
 
-/// Where work was last put on a block.
+/// Place of the last work on a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Last {
     stream: Stream,
@@ -91,7 +92,7 @@ struct Graph {
     context: u8,
     exec: bool,
     blocks: Vec<u8>,
-    /// What it writes is still there.
+    /// True if the memory that it writes is still allocated.
     is_fresh: bool,
 }
 
@@ -112,7 +113,7 @@ struct Generator {
     held: Vec<u64>,
 }
 
-/// The program of a seed.
+/// Generates the program of a seed.
 pub fn program(seed: u64, shape: Shape) -> Vec<Step> {
     let mut generator = Generator {
         random: Random::new(seed),
@@ -225,7 +226,7 @@ impl Generator {
         });
     }
 
-    /// The context that a step needs, or now and then whatever is current.
+    /// The context that a step needs, or now and then the current one.
     fn at(&mut self, context: u8) -> u8 {
         if self.random.chance(20) {
             AS_IS
@@ -281,7 +282,7 @@ impl Generator {
         })
     }
 
-    /// What two places in the order of work have in common is that one stream runs both.
+    /// True if one stream runs the work of both places.
     fn is_same(a: Last, b: Last) -> bool {
         let key = |last: Last| match (last.stream, last.per_thread) {
             (Stream::NULL, true) | (Stream::PER_THREAD, _) => (2, last.thread, last.context),

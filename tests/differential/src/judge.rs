@@ -1,9 +1,9 @@
-//! What is the same, what differs as promised, and what is a bug.
+//! Judges each step: equal, different as promised, or a bug.
 
 use crate::op::{Op, Place, Question};
 use crate::promises::Promise;
 
-/// How a configuration is compared with the native run.
+/// Rules of the comparison of a configuration with the native run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
     /// `GPUSHIM_LIMIT`, in bytes.
@@ -14,21 +14,21 @@ pub struct Rules {
     pub orders_memory: bool,
 }
 
-/// What is held on a device when a step is judged.
+/// Memory held on a device when a step is judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
-    /// Bytes of live blocks.
+    /// Requested bytes of live blocks.
     pub held: u64,
-    /// What they may cost beyond that, in bytes.
+    /// Bytes that the blocks may cost beyond their size.
     pub extra: u64,
     /// Bytes that are live natively and were refused here as promised.
     pub missing: u64,
-    /// A pool's threshold was raised: it may keep what it held at most.
+    /// A pool's threshold was raised: it may keep as much as it once held.
     pub raised: bool,
-    /// A stream captures, or a graph lives: what was freed while it was captured may wait for it.
+    /// A stream captures, or a graph lives: memory freed during the capture may wait for it.
     pub captures: bool,
-    /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a capture
-    /// forbids; or a stream captures, and there is a green context.
+    /// The default stream of another thread captures, and memory of `cuMemAlloc` was served that a
+    /// capture forbids; or a stream captures, and there is a green context.
     pub keeps: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
@@ -36,7 +36,8 @@ pub struct Facts {
     pub is_capped: bool,
     /// The step's block is of a graph, which takes its memory when it runs.
     pub is_of_graph: bool,
-    /// A request of gigabytes was served in this process. One block may keep a large piece of that memory.
+    /// A request of gigabytes was served in this process. One block may keep a large piece of that
+    /// memory.
     pub was_vast: bool,
     /// The size of the step's block, in bytes; 0 if it is a pool's.
     pub block: u64,
@@ -45,20 +46,21 @@ pub struct Facts {
 /// The judgement of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No difference.
+    /// The runs do not differ in the step.
     Same,
     /// A difference of the table.
     Promised(Promise),
-    /// A bug.
+    /// The difference is not promised.
     Different,
 }
 
-/// Most that a block may cost under any policy, in bytes: a power of two, and 32 MiB that it alone pins.
+/// Most that a block may cost under any policy, in bytes: a power of two, and 32 MiB that it alone
+/// pins.
 pub fn cost(bytes: u64) -> u64 {
     bytes.max(1).next_power_of_two().max(bytes) + (32 << 20)
 }
 
-/// Room that is left to tables of the pools, pages that are shared, graphs' pieces; in bytes.
+/// Room for tables of the pools, shared pages and pieces of graphs, in bytes.
 const SLACK: u64 = 96 << 20;
 
 /// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`.
@@ -73,7 +75,7 @@ const NOT_SUPPORTED: u64 = 801;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: u64 = 2;
 
-/// Compares what a step showed natively with what it showed here. Both end with the number of findings.
+/// Compares the observations of a step in both runs. Both lists end with the number of findings.
 pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
     use Verdict::*;
     let (Some((their_findings, theirs)), Some((our_findings, ours))) =
@@ -81,7 +83,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
     else {
         return Different;
     };
-    // What is freed wrongly is a finding wherever the driver gets to see it.
+    // A wrong free is a finding wherever the driver sees it.
     let is_wrong = matches!(op, Op::FreeWrongly { .. });
     let is_crowd = matches!(op, Op::Crowd { .. });
     let is_excused = is_wrong || rules.orders_memory && !is_crowd;
@@ -142,12 +144,12 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         {
             Promised(Promise::Rounded)
         }
-        // What was left capturing may forbid a call natively.
+        // An open capture may forbid a call natively.
         Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
         Op::Crowd { .. } => crowd(op, theirs, ours, rules),
-        // Another block may hold the address, one whose free on a stream is pending among them: the place was freed,
-        // or may lie behind the block.
+        // Another block may hold the address, for example a block whose free on a stream is
+        // pending. The place was freed, or may lie behind the block.
         Op::Ask {
             freed,
             place,
@@ -194,11 +196,12 @@ fn allocation(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &R
         if ours[0] == 0 && !facts.is_of_graph && facts.held + bytes > limit {
             return Different;
         }
-        // A broken capture refuses natively what the limit refuses here.
+        // Natively a broken capture refuses the request, and here the limit does.
         if matches!(code, 900..=906) && ours[0] == OUT_OF_MEMORY {
             return Promised(Promise::Limited);
         }
-        // What was freed on a stream counts until it goes, and nothing waits for it while a stream captures.
+        // Memory freed on a stream counts until it is released. Nothing waits for it while a stream
+        // captures.
         let may_be_refused =
             facts.captures || facts.held + facts.extra + cost(bytes) + SLACK > limit;
         if code == 0 && ours[0] == OUT_OF_MEMORY && may_be_refused {
@@ -241,7 +244,8 @@ fn answer(question: Question, theirs: &[u64], ours: &[u64], facts: &Facts) -> Ve
     }
 }
 
-/// Tells whether SYNC_MEMOPS was set for another block of the context, or refused for stream-ordered memory.
+/// Tells whether SYNC_MEMOPS was set for another block of the context, or refused for
+/// stream-ordered memory.
 fn is_other_sync(theirs: &[u64], ours: &[u64], facts: &Facts) -> bool {
     (theirs, ours) == (&[0], &[1]) || facts.block == 0 && (theirs, ours) == (&[1], &[0])
 }
@@ -262,7 +266,7 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
         return Different;
     }
     let used = their_total - their_free;
-    // What pools keep may be rounded up as what is live is.
+    // Memory kept by pools may be rounded up as live memory is.
     let most = used + used.saturating_sub(facts.held) + facts.extra + SLACK;
     let may_keep = facts.raised || facts.captures || facts.was_vast && used > 0;
     if !may_keep && free < whole.saturating_sub(most) {
@@ -277,7 +281,8 @@ fn memory(theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict
 
 fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules) -> Verdict {
     use Verdict::*;
-    // Pieces of 32 MiB that a driver's pool keeps by its threshold: how many depends on where its blocks lie.
+    // Pieces of 32 MiB that a driver's pool keeps by its threshold: how many depends on where its
+    // blocks lie.
     let kept = if facts.raised { 128 << 20 } else { 0 };
     let (their_count, their_free, count) = (theirs[0], theirs[1], ours[0]);
     if let Some(limit) = rules.limit {
@@ -302,15 +307,16 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
     }
 }
 
-/// Judges threads at once: no call fails that succeeds natively, and no more memory is taken than a pool
-/// may keep.
+/// Judges threads at once: no call fails that succeeds natively, and no more memory is taken than a
+/// pool may keep.
 fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
     let (&[ref theirs @ .., their_growth, is_short], &[ref ours @ .., growth, _]) = (theirs, ours)
     else {
         return Verdict::Different;
     };
     let is_worse = |(theirs, ours): (&u64, &u64)| ours > theirs;
-    // Where memory is short natively, chance decides how many requests are refused: the first number.
+    // Where memory is short natively, chance decides how many requests are refused: the first
+    // number.
     let any_worse = theirs
         .iter()
         .zip(ours)

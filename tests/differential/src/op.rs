@@ -1,17 +1,17 @@
-//! What a program is made of. Operations name slots, never addresses or handles, so that any of them can be
-//! taken out of a program and the rest still means something.
+//! Operations of a program. They name slots, never addresses or handles. A program without some of
+//! its operations is therefore still valid.
 
 /// Slots of contexts: the devices' primary ones come first.
 pub const CONTEXTS: usize = 6;
-/// Slots of blocks.
+/// Number of slots of blocks.
 pub const BLOCKS: usize = 64;
 /// Slots of created streams.
 pub const STREAMS: usize = 10;
 /// Slots of pools that the program makes.
 pub const POOLS: usize = 4;
-/// Slots of graphs.
+/// Number of slots of graphs.
 pub const GRAPHS: usize = 5;
-/// Slots of host memory.
+/// Number of slots of host memory.
 pub const HOSTS: usize = 4;
 /// Threads; the first is the process's main one.
 pub const THREADS: usize = 7;
@@ -23,9 +23,9 @@ pub struct Stream(pub u8);
 impl Stream {
     /// Handle 0: legacy, or the thread's own at a `_ptsz` door.
     pub const NULL: Stream = Stream(0);
-    /// `CU_STREAM_LEGACY`.
+    /// The stream `CU_STREAM_LEGACY`.
     pub const LEGACY: Stream = Stream(1);
-    /// `CU_STREAM_PER_THREAD`.
+    /// The stream `CU_STREAM_PER_THREAD`.
     pub const PER_THREAD: Stream = Stream(2);
     /// The first slot of created ones.
     pub const FIRST: u8 = 3;
@@ -45,11 +45,12 @@ pub enum Place {
     Permille(u16),
     /// The first byte behind the block.
     End,
-    /// The page of 2 MiB that the block begins in, or the n-th one behind that.
+    /// The page of 2 MiB in which the block begins, or the n-th page after it.
     Page(u8),
 }
 
-/// A question about an address, or a wrong call there. Natively most are refused, and none has an effect.
+/// A question about an address, or a wrong call there. Natively most are refused, and none has an
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Base and size, by `cuMemGetAddressRange`.
@@ -60,7 +61,8 @@ pub enum Question {
     Attributes(u8),
     /// `cuPointerSetAttribute`: synchronous copies of the block wait for the device, or no longer.
     SetSyncMemops(bool),
-    /// `cuIpcGetMemHandle`, twice. The handle is opened and closed in its own process, which is refused.
+    /// `cuIpcGetMemHandle`, twice. The handle is opened and closed in its own process, which is
+    /// refused.
     IpcHandle,
     /// `cuIpcCloseMemHandle` of a block that was never opened.
     IpcClose,
@@ -109,7 +111,7 @@ pub const ATTRIBUTE_LISTS: &[&[i32]] = &[
     &[2, 99, 9],
 ];
 
-/// The objects that are made and ended beside threads that allocate.
+/// Objects that are made and ended beside allocating threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// No object: the threads are alone.
@@ -131,21 +133,21 @@ pub enum Pool {
     Made(u8),
 }
 
-/// How a block is allocated.
+/// Function that allocates a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// `cuMemAlloc`.
+    /// Allocation by `cuMemAlloc`.
     Plain,
-    /// `cuMemAllocPitch`, in rows of so many bytes.
+    /// Allocation by `cuMemAllocPitch`, in rows of this many bytes.
     Pitched(u32),
-    /// `cuMemAllocAsync`.
+    /// Allocation by `cuMemAllocAsync`.
     Stream(Stream),
     /// `cuMemAllocFromPoolAsync`.
     Pool(u8, Stream),
 }
 
 impl From {
-    /// Bytes that a request of so many takes: rows are padded.
+    /// Bytes that a request takes. Rows of pitched memory are padded.
     pub fn takes(self, bytes: u64) -> u64 {
         const PITCH: u64 = 512;
         match self {
@@ -158,7 +160,7 @@ impl From {
     }
 }
 
-/// One operation.
+/// One operation of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// The context is made current, nothing else.
@@ -263,7 +265,7 @@ pub enum Op {
         question: Question,
     },
     AskMemory,
-    /// The program's own virtual memory: reserved, mapped, shared, and given back.
+    /// The program's own virtual memory: reserved, mapped, shared, and freed.
     MapOwn {
         pages: u8,
     },
@@ -334,19 +336,19 @@ pub enum Op {
     TrimGraphs {
         device: u8,
     },
-    /// Everything that is not in use is asked for at once, and given back.
+    /// All unused memory is requested at once, and freed.
     Probe {
         async_: bool,
     },
     EndThread {
         thread: u8,
     },
-    /// So many threads allocate at once.
+    /// Threads allocate at the same moment.
     Storm {
         threads: u8,
         bytes: u32,
     },
-    /// So many threads come and go one after another, each with memory on its default stream.
+    /// Threads start and end one after another, each with memory on its default stream.
     ThreadsInTurn {
         threads: u8,
     },
@@ -358,7 +360,7 @@ pub enum Op {
         exports: bool,
         seed: u16,
     },
-    /// The program closes all descriptors but those that the driver's memory needs, and opens its own.
+    /// The program closes all descriptors, except those of the driver's memory, and opens its own.
     CloseDescriptors,
     Fork {
         calls: bool,
@@ -370,15 +372,15 @@ pub enum Op {
 /// Stands for a context that is left as it is.
 pub const AS_IS: u8 = 255;
 
-/// One step of a program.
+/// One step of a generated program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The thread that makes it.
     pub thread: u8,
     /// The context that is made current before; [`AS_IS`] for none.
     pub context: u8,
-    /// Whether it comes through the `_ptsz` door.
+    /// True if the call is made through the `_ptsz` entry point.
     pub per_thread: bool,
-    /// What it does.
+    /// Operation that the step performs.
     pub op: Op,
 }

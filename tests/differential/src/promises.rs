@@ -1,4 +1,4 @@
-//! The differences that are promised: all there are, each with its reason. What differs and is not here is a bug.
+//! The complete list of promised differences, each with its reason. Any other difference is a bug.
 
 /// One promised difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,19 +7,20 @@ pub enum Promise {
     Served,
     /// Memory is not found where rounding leaves none.
     Rounded,
-    /// Free memory differs by rounding and by what is cached.
+    /// Free memory differs by rounding and by cached memory.
     Free,
-    /// The limit refuses.
+    /// Requests that the limit refuses.
     Limited,
-    /// The limit is the total.
+    /// Total memory, which is the limit.
     Total,
     /// Bytes that a pool holds.
     Reserved,
-    /// Bytes in use of a pool.
+    /// Bytes of a pool that are in use.
     Used,
     /// Allocating and freeing while a stream captures.
     Lawful,
-    /// What a capture was served against its rules is kept, and nothing tells that it is broken.
+    /// Memory that a capture was served against its rules is kept. No error says that the capture
+    /// is broken.
     Kept,
     /// Legacy IPC and RDMA of addresses that are no whole allocation of the driver's.
     Ipc,
@@ -29,9 +30,9 @@ pub enum Promise {
     Mapping,
     /// The context of an address of `vmm`.
     Owner,
-    /// Fewer findings of the stand-in: what is wrong was answered before the driver saw it.
+    /// Fewer findings of the stand-in: an error was answered before the driver saw it.
     Quiet,
-    /// A freed address that holds another block by now on one side only.
+    /// A freed address that holds another block on one side only.
     Again,
 }
 
@@ -114,7 +115,7 @@ pub const TABLE: &[(Promise, &str, &str)] = &[
     ),
 ];
 
-/// The table as Markdown.
+/// Returns the table as Markdown.
 pub fn markdown() -> String {
     let mut text = "| What differs | Why |\n|---|---|\n".to_owned();
     for (_, what, why) in TABLE {

@@ -5,7 +5,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// Begins the sequence of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
@@ -28,7 +28,7 @@ impl Random {
         self.below(bound as u64) as usize
     }
 
-    /// True in so many of 1,000 cases.
+    /// True with a probability of `permille` in 1,000.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }

@@ -1,4 +1,4 @@
-//! One step: the call, and what is seen of it.
+//! One step: the call, and its observations.
 
 use crate::judge::{self, OUT_OF_MEMORY, Verdict};
 use crate::log;
@@ -6,7 +6,7 @@ use crate::op::*;
 use crate::promises::{Promise, TABLE};
 use crate::world::{Block, Capture, Effects, Kind, State, World};
 
-/// What is seen of a step that was left out: its slot holds nothing that it could be about.
+/// Mark of a step that was left out: its slot holds nothing that the step could use.
 const SKIPPED: u64 = 0x5c1b_bed0;
 /// Bytes that are filled at the beginning, the middle and the end of a large block.
 const PATCH: u64 = 256;
@@ -18,13 +18,14 @@ const WHOLE: u64 = 256 << 10;
 /// Calls a function of the driver; its code.
 macro_rules! call {
     ($world:expr, $name:ident $(, $arg:expr)*) => {{
-        // SAFETY: what is pointed to lives until the call returns, and is of the size that the driver expects.
+        // SAFETY: what is pointed to lives until the call returns, and is of the size that the
+        // driver expects.
         let code = unsafe { ($world.api.$name)($($arg),*) };
         code as u32 as u64
     }};
 }
 
-/// As [`call`], by the door that the step names.
+/// Calls the driver as [`call`] does, by the entry point that the step names.
 macro_rules! through {
     ($step:expr, $world:expr, $name:ident, $ptsz:ident $(, $arg:expr)*) => {
         if $step.per_thread { call!($world, $ptsz $(, $arg)*) } else { call!($world, $name $(, $arg)*) }
@@ -61,7 +62,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     }
     let left_out = world.native.is_some() && theirs.first() == Some(&SKIPPED) && theirs.len() == 2;
     world.theirs = theirs;
-    // The context becomes current all the same: later steps may leave it as it is.
+    // The context becomes current nevertheless: later steps may leave it as it is.
     enter(world, step);
     let is_comparable = !left_out && run(world, step);
     let is_missing = |block: &Block| block.state == State::Missing;
@@ -85,7 +86,8 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     if theirs > 0 {
         forgive(world, step);
     }
-    // Where the driver alone hands memory out, it is other memory after a refusal, which other work used before.
+    // Where the driver alone hands out memory, it hands out other memory after a refusal. Other
+    // work may have used that memory before.
     let is_other = world.rules.is_off && world.has_diverged;
     let new = if is_other { new.min(theirs) } else { new };
     // Natively a wrong free is found, and here refused.
@@ -99,7 +101,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     if let Some(last) = world.seen.last_mut() {
         *last = new;
     }
-    // What was left out on one side cannot be compared, but nothing may be found there.
+    // A step that one side left out cannot be compared, but nothing may be found there.
     let verdict = if is_comparable {
         let device = device_of(world, step);
         let facts = world.facts(device);
@@ -108,7 +110,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     } else if new > 0 {
         Verdict::Different
     } else {
-        // What was left out here may have been refused natively.
+        // A step left out here may have been refused natively.
         if !left_out && matches!(world.theirs.first(), Some(900 | 906)) {
             break_captures(world, step);
         }
@@ -131,7 +133,7 @@ pub fn step(world: &mut World, index: usize, step: &Step) {
     }
 }
 
-/// What was held before an allocation, which is in the world already.
+/// Facts as before an allocation, which is in the world already.
 fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
     if let Op::Allocate { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
@@ -231,7 +233,8 @@ fn patches(bytes: u64, most: u64) -> [(u64, u64); 3] {
     ]
 }
 
-/// Whether the slot holds a block; what natively holds one and here was refused is left out.
+/// Returns the live block of a slot. A block that is live natively and was refused here is left
+/// out.
 fn live(world: &World, slot: u8) -> Option<Block> {
     Some(world.blocks[usize::from(slot)]).filter(|block| block.state == State::Live)
 }

@@ -1,4 +1,5 @@
-//! A process that runs programs: natively it logs what it sees, under the shim it compares.
+//! A process that runs programs: natively it logs its observations, under the shim it compares
+//! them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,32 +14,31 @@ use crate::steps::call;
 use crate::world::{Graph, State, World};
 use crate::{log, steps};
 
-/// What a worker is to do.
+/// Work of one worker process.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// What its programs are made for.
+    /// Shape of the worker's programs.
     pub shape: Shape,
     /// The first program's seed.
     pub seed: u64,
-    /// Number of programs.
     pub programs: u64,
     /// The log that is written (natively) or compared with.
     pub log: String,
-    /// Whether this is the run under the shim.
+    /// True in the run under the shim.
     pub compares: bool,
-    /// How it is compared.
+    /// Rules of the comparison.
     pub rules: Rules,
-    /// What a [`Op::Pause`] takes, in microseconds.
+    /// Duration of an [`Op::Pause`], in microseconds.
     pub pause: u64,
     /// The steps that are kept of the one program, when it is being shortened.
     pub keep: Option<Vec<u32>>,
-    /// Prints each step.
+    /// True if each step is printed.
     pub is_loud: bool,
 }
 
 type Job = (Box<World>, Arc<Vec<Step>>, Range<usize>, bool);
 
-/// A thread of a program.
+/// A thread that runs steps of a program.
 struct Member {
     to: Sender<Job>,
     from: Receiver<Box<World>>,
@@ -124,7 +124,7 @@ fn run(mut world: Box<World>, program: Vec<Step>, loud: bool) -> Option<Box<Worl
     Some(world)
 }
 
-/// Frees what is live. The code of each free must be what it is natively, or success.
+/// Frees all live blocks. The code of each free must be the native one, or success.
 fn free_all(world: &mut World) {
     for index in 0..BLOCKS {
         let block = world.blocks[index];
@@ -157,10 +157,10 @@ fn free_all(world: &mut World) {
     }
 }
 
-/// Ends a program: everything is given back, and free memory must be what it is natively.
+/// Ends a program: all memory is freed, and free memory must be as much as natively.
 fn finish(world: &mut World) {
     world.thread = 0;
-    // No capture that a thread left open stands in the way of this.
+    // A capture left open by a thread must not forbid this.
     let mut mode = 2;
     call!(world, exchange_mode, &mut mode);
     for graph in std::mem::replace(&mut world.graphs, vec![Graph::default(); GRAPHS]) {
@@ -251,7 +251,8 @@ fn finish(world: &mut World) {
     match &mut world.native {
         None => log::add(&mut world.log, &[new]),
         Some(native) => {
-            // What is wrong is found once natively, and here for each page that goes back.
+            // An error is found once natively, and here for each page that is returned to the
+            // driver.
             let is_more = native.next(&mut theirs) && new > 0 && theirs[0] == 0 && !is_other;
             if is_more && world.difference.is_none() {
                 world.difference = Some(format!(
@@ -364,13 +365,16 @@ pub fn work(task: &Task) -> i32 {
     0
 }
 
-/// Programs of so many steps must not take ever more of the host's memory.
+/// Programs of this many steps must not take ever more of the host's memory.
 const LONG: usize = 5000;
 
-/// Host memory that a program took from its first quarter on, in bytes: with the shim not much more than natively.
+/// Compares the host memory, in bytes, that a program took after its first quarter.
+///
+/// With the shim it must not be much more than natively.
 fn grown(world: &mut World, growth: u64, steps: usize) -> Option<String> {
-    // A pool has a table of 30 KB for each stream with free blocks there; tables of streams without go at the next decay.
-    // Before they did, the pairs of some 60 streams and 8 pools took 10 MB in the last three quarters of 20,000 steps.
+    // A pool has a table of 30 KB for each stream with free blocks there. Tables of streams without
+    // free blocks are freed at the next decay. Without this, the pairs of some 60 streams and 8
+    // pools took 10 MB in the last three quarters of 20,000 steps.
     const MOST: u64 = 10 << 20;
     let mut theirs = Vec::new();
     let Some(native) = &mut world.native else {
@@ -381,7 +385,7 @@ fn grown(world: &mut World, growth: u64, steps: usize) -> Option<String> {
     is_more.then(|| format!("host memory grew by {growth} bytes in the last three quarters of {steps} steps, natively by {}", theirs[0]))
 }
 
-/// What a block may cost is never less than its size.
+/// The cost of a block is never less than its size.
 #[cfg(test)]
 mod tests {
     use crate::judge::cost;

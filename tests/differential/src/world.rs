@@ -1,4 +1,4 @@
-//! What a program has in its hands while it runs: handles and addresses by slot, and what ought to be in memory.
+//! State of a running program: handles and addresses by slot, and the expected contents of memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,23 +7,23 @@ use crate::judge::{Facts, Rules};
 use crate::log::Native;
 use crate::op::*;
 
-/// Where a block is from, and so how long it lives.
+/// Origin of a block, which determines its lifetime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `cuMemAlloc` and `cuMemAllocPitch`: until its context ends.
     Context,
-    /// A pool.
+    /// A pool: until it is freed.
     Pool,
     /// A graph that is being captured: an address, until the capture ends.
     Graph,
 }
 
-/// A slot for a block.
+/// State of a block's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Never used, or gone with its context.
     Empty,
-    /// Allocated.
+    /// The block is allocated now.
     Live,
     /// Freed; the address is known still.
     Freed,
@@ -31,22 +31,20 @@ pub enum State {
     Missing,
 }
 
-/// One block.
+/// The block that a slot holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Its state.
     pub state: State,
-    /// Its address.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested size in bytes.
     pub bytes: u64,
-    /// Where it is from.
+    /// Origin of the block, as a kind.
     pub kind: Kind,
     /// The slot of its context.
     pub context: u8,
-    /// Its device.
+    /// Device that has the block.
     pub device: u8,
-    /// What fills it; 0 for nothing known.
+    /// Value of each byte; 0 if it is not known.
     pub value: u8,
     /// Number of this allocation.
     pub serial: u64,
@@ -59,19 +57,19 @@ pub struct Block {
 /// Bytes of the smallest request that is served in few large pieces (`piece_size.rs`).
 pub const VAST: u64 = 8 << 30;
 
-/// What a graph writes when it runs: slot, allocation, value.
+/// Writes of a graph when it runs: slot, allocation, value.
 pub type Effects = Vec<(u8, u64, u8)>;
 
-/// One open capture.
+/// A capture that has not ended.
 #[derive(Clone, Debug, Default)]
 pub struct Capture {
-    /// `CUstreamCaptureMode`.
+    /// Mode of the capture (`CUstreamCaptureMode`).
     pub mode: u8,
     /// The thread that began it; [`GONE`] once that has ended.
     pub thread: u8,
     /// The slot of its stream's context.
     pub context: u8,
-    /// What its graph will write.
+    /// Writes of the graph that is captured.
     pub effects: Effects,
     /// Memory of `cuMemAlloc` was served meanwhile that a capture forbids.
     pub keeps: bool,
@@ -80,22 +78,21 @@ pub struct Capture {
 /// Stands for a thread that has ended.
 pub const GONE: u8 = 255;
 
-/// One graph.
+/// Graph and executable graph of a slot.
 #[derive(Clone, Default)]
 pub struct Graph {
-    /// `CUgraph`.
+    /// Handle of the graph (`CUgraph`).
     pub graph: u64,
-    /// `CUgraphExec`.
+    /// Handle of the executable graph (`CUgraphExec`).
     pub exec: u64,
-    /// What it writes.
+    /// Writes of the graph when it runs.
     pub effects: Effects,
 }
 
-/// All of it.
+/// State of a program and of its comparison.
 pub struct World {
-    /// The driver.
+    /// Functions of the driver.
     pub api: &'static Api,
-    /// Number of devices.
     pub devices: u8,
     /// Memory of each device, in bytes.
     pub memory: u64,
@@ -103,7 +100,7 @@ pub struct World {
     pub contexts: [u64; CONTEXTS],
     /// Handles of contexts that ended.
     pub stale: [u64; CONTEXTS],
-    /// Devices of the slots.
+    /// Device of each context slot.
     pub context_devices: [u8; CONTEXTS],
     /// `CUgreenCtx` of the contexts that are green ones; 0 for the others.
     pub greens: [u64; CONTEXTS],
@@ -111,17 +108,17 @@ pub struct World {
     pub claims: Vec<u32>,
     /// Streams' handles, destroyed ones' too.
     pub streams: [u64; STREAMS],
-    /// Whether the stream is alive.
+    /// True if the stream is alive.
     pub is_stream: [bool; STREAMS],
     /// Slots of their contexts.
     pub stream_contexts: [u8; STREAMS],
-    /// Blocks.
+    /// Blocks, by the number of their slot.
     pub blocks: Vec<Block>,
     /// Live memory by address: size and slot.
     pub live: BTreeMap<u64, (u64, u8)>,
     /// Pools' handles; 0 for none.
     pub pools: [u64; POOLS],
-    /// Their devices.
+    /// Device of each pool slot.
     pub pool_devices: [u8; POOLS],
     /// Addresses that graphs were given in this program.
     pub of_graphs: Vec<std::ops::Range<u64>>,
@@ -129,41 +126,42 @@ pub struct World {
     pub capped: Vec<u64>,
     /// Handle of each device's default pool.
     pub defaults: Vec<u64>,
-    /// Graphs.
+    /// Graphs, by the number of their slot.
     pub graphs: Vec<Graph>,
     /// Open captures by the key of their stream.
     pub captures: HashMap<u64, Capture>,
-    /// How each thread's calls interact with captures.
+    /// Capture mode of each thread: the interaction of its calls with captures.
     pub modes: [u8; THREADS],
-    /// Host memory.
+    /// Host memory: address, bytes, and slot of the context.
     pub hosts: [(u64, u32, u8); HOSTS],
     /// The thread that runs a step now.
     pub thread: u8,
-    /// Whether a release threshold was raised since the program began.
+    /// True if a release threshold was raised since the program began.
     pub raised: bool,
-    /// Whether a promised difference kept a block from one of the runs since the program began.
+    /// True if a promised difference kept a block from one of the runs since the program began.
     pub has_diverged: bool,
     /// Set when a request of [`VAST`] bytes was served.
     pub was_vast: bool,
-    /// How long a [`Op::Pause`] takes, in microseconds.
+    /// Duration of an [`Op::Pause`], in microseconds.
     pub pause: u64,
-    /// What is seen in a step.
+    /// Observations of the step.
     pub seen: Vec<u64>,
-    /// What was seen natively in the same step.
+    /// Observations of the native run in the same step.
     pub theirs: Vec<u64>,
     /// The native run, when this is the run under the shim.
     pub native: Option<Native>,
     /// The log of this run, when it is the native one.
     pub log: Vec<u64>,
-    /// How both are compared.
+    /// Rules of the comparison.
     pub rules: Rules,
-    /// The first difference.
+    /// The first difference, in words.
     pub difference: Option<String>,
-    /// How often each promise was used.
+    /// Number of uses of each promise.
     pub promises: Vec<u64>,
-    /// Steps carried out.
+    /// Number of steps carried out.
     pub steps: u64,
-    /// Found natively and not here, but for wrong frees: what the program does wrong may be found at a later step.
+    /// Number of findings that only the native run had, without wrong frees. An error of the
+    /// program may be found at a later step.
     pub owed: u64,
     /// Findings of the stand-in so far.
     pub findings: u64,
@@ -184,7 +182,7 @@ const NO_BLOCK: Block = Block {
 };
 
 impl World {
-    /// Nothing yet.
+    /// Begins without blocks and streams.
     pub fn new(
         api: &'static Api,
         devices: u8,
@@ -240,7 +238,7 @@ impl World {
         self.serials
     }
 
-    /// The handle of a stream.
+    /// Handle of a stream slot.
     pub fn handle(&self, stream: Stream) -> u64 {
         match stream.slot().map(|slot| self.streams[slot]) {
             None => stream.0.into(),
@@ -250,14 +248,14 @@ impl World {
         }
     }
 
-    /// The context that a stream runs in: its own, or what is current.
+    /// The context that a stream runs in: its own, or the current one.
     pub fn context_of(&self, stream: Stream, current: u8) -> u8 {
         stream
             .slot()
             .map_or(current, |slot| self.stream_contexts[slot])
     }
 
-    /// What tells streams of captures apart.
+    /// Key of a stream among captures.
     pub fn key(&self, stream: Stream, current: u8) -> u64 {
         match stream.slot() {
             Some(slot) => self.streams[slot],
@@ -265,7 +263,7 @@ impl World {
         }
     }
 
-    /// The handle of a pool.
+    /// Handle of a pool, by its slot.
     pub fn pool(&self, pool: Pool) -> u64 {
         match pool {
             Pool::Default(device) => self.defaults[usize::from(device)],
@@ -273,7 +271,7 @@ impl World {
         }
     }
 
-    /// The slot of the context that is current; none if it is none of ours.
+    /// The slot of the current context. None if the context has no slot.
     pub fn current(&self) -> Option<u8> {
         let mut handle = 0;
         // SAFETY: `handle` is ours to write.
@@ -290,7 +288,8 @@ impl World {
         found.map(|slot| slot as u8)
     }
 
-    /// A thread has ended: what it captures goes on. Its own default stream is not that of the next thread in its place.
+    /// Ends a thread. Its captures stay open. Its default stream differs from the default stream of
+    /// the next thread in its slot.
     pub fn thread_ended(&mut self, thread: u8) {
         for (key, mut capture) in std::mem::take(&mut self.captures) {
             let mut kept = key;
@@ -306,7 +305,7 @@ impl World {
         }
     }
 
-    /// Whether an open capture forbids the thread what could synchronise.
+    /// True if an open capture forbids the thread calls that may synchronise.
     pub fn is_forbidden(&self) -> bool {
         let mode = self.modes[usize::from(self.thread)];
         self.captures.values().any(|capture| {
@@ -320,13 +319,13 @@ impl World {
         })
     }
 
-    /// Whether a green context holds the primary one of a device.
+    /// True if a green context holds the primary context of a device.
     pub fn has_green(&self, device: u8) -> bool {
         let mut slots = self.greens.iter().zip(self.context_devices);
         slots.any(|(green, of)| *green != 0 && of == device)
     }
 
-    /// Forgets what a context takes with it.
+    /// Forgets all objects that end with a context.
     pub fn context_ended(&mut self, slot: u8) {
         if std::mem::take(&mut self.greens[usize::from(slot)]) != 0 {
             // Its memory is the primary context's.
@@ -356,7 +355,7 @@ impl World {
         }
     }
 
-    /// What is held on a device: bytes asked for, and what they may cost at most.
+    /// Memory held on a device: requested bytes, and their highest possible cost.
     pub fn facts(&self, device: u8) -> Facts {
         let mut facts = Facts {
             raised: self.raised,
@@ -397,7 +396,7 @@ impl World {
         }
     }
 
-    /// Whether the memory overlaps what is live.
+    /// True if the memory overlaps live memory.
     pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
         let before = self.live.range(..address + bytes.max(1)).next_back();
         before.is_some_and(|(start, (size, _))| start + size.max(&1) > address)

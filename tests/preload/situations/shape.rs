@@ -1,8 +1,8 @@
-//! What the memory of a run is for: what is saved, what drops, what the peak was for.
+//! Purpose of the memory of a run: savings, drops, and the contents of the peak.
 
 use super::*;
 
-/// What changed between two runs, with the exit code.
+/// Differences between two runs, with the exit code.
 fn diff(a: &Outcome, b: &Outcome) -> (Value, Option<i32>) {
     let trace = |outcome: &Outcome| {
         let files = outcome.files();
@@ -53,7 +53,7 @@ fn what_was_added_since_a_baseline() {
     assert!(near(&top["values"][1], weights), "{found:#}");
 }
 
-/// What a phase says of itself.
+/// Figures of the phase of this name.
 fn phase(outcome: &Outcome, name: &str) -> Value {
     let (found, code) = ask(outcome, &["phases"]);
     assert_eq!(code, 0, "{found:#}");
@@ -96,7 +96,8 @@ fn a_reference_that_keeps_memory() {
     assert_eq!(holders.iter().find(other), None, "{peak:#}");
 }
 
-/// The sizes of the article: 4,608 bytes of inputs, 1,457,152 with the model, 1,514,496 after the forward pass.
+/// The sizes of the article: 4,608 bytes of inputs, 1,457,152 with the model, 1,514,496 after the
+/// forward pass.
 #[test]
 fn activations_apart_from_parameters() {
     let outcome = run("activations", 1).shim();
@@ -111,7 +112,8 @@ fn what_checkpointing_saves() {
     assert_eq!(diff(&with, &without).1, Some(1));
     let (found, code) = diff(&without, &with);
     assert_eq!(code, Some(0), "less is no regression: {found:#}");
-    // Two of the four layers keep no input until the backward pass; the last is needed at the peak anyway.
+    // Two of the four layers keep no input until the backward pass; the last is needed at the peak
+    // anyway.
     let saved = found["peak"][0]
         .as_u64()
         .zip(found["peak"][1].as_u64())
@@ -128,7 +130,7 @@ fn what_checkpointing_saves() {
     assert_eq!(code, Some(0), "{found:#}");
 }
 
-/// What the peak was for: when backward begins, of four layers of 1 MiB, beside the input.
+/// Contents of the peak: at the beginning of backward, four layers of 1 MiB beside the input.
 #[test]
 fn what_the_peak_was_for() {
     const MIB: f64 = (1 << 20) as f64;

@@ -3,6 +3,7 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
-    // Calls inside the driver stay inside, as in the real one: a preloaded shim must not see them.
+    // Binds calls inside the driver to itself, as in the real one: a preloaded shim must not see
+    // them.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic");
 }

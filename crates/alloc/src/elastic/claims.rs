@@ -1,4 +1,4 @@
-//! How pieces that were left get their memory again, and what becomes of those whose memory another one has.
+//! Gives pieces that were left their memory again, or unmaps them if another piece has it.
 
 use std::ops::Range;
 
@@ -12,7 +12,8 @@ use crate::driver::Driver;
 use crate::rules;
 
 impl<E: Copy> State<E> {
-    /// The pieces on these pages get the memory that is mapped at them. Those whose memory another piece has are unmapped.
+    /// Gives the pieces on these pages the memory that is mapped at them. A piece that cannot have
+    /// its memory again is unmapped.
     pub fn claim<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -44,8 +45,11 @@ impl<E: Copy> State<E> {
         backed
     }
 
-    /// The same, without a wait. It stops at the first piece that cannot have its memory at once, and returns it: another piece
-    /// has the memory or its work on it is not over, or the memory is the host's.
+    /// Does the part of [`State::claim`] that needs no wait. It returns the first piece that cannot
+    /// have its memory at once, for one of these reasons:
+    /// - Another piece has the memory.
+    /// - The memory is the host's.
+    /// - Another piece had the memory last, and its work is neither complete nor ordered before.
     fn claim_at_once(
         &mut self,
         base: u64,
@@ -59,7 +63,8 @@ impl<E: Copy> State<E> {
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
             at = first + piece.pages;
             if piece.is_idle() {
-                // What is above us orders the piece's own tensors, but not what other streams did with the last one.
+                // The allocator above orders the piece's own tensors, but not the work of other
+                // streams on the last one.
                 let is_ordered =
                     may_have(&self.fences, piece.left, piece.stream, stream, is_capturing);
                 piece.stream = stream.filter(|_| is_ordered);
@@ -81,7 +86,7 @@ impl<E: Copy> State<E> {
                 stream,
                 is_capturing,
             );
-            // What is above us orders the piece's own tensors.
+            // The allocator above orders the piece's own tensors.
             let is_own = memory.last == address;
             if !is_spare || memory.handle.is_host || !is_ready && !is_own {
                 return Some((first, *piece));
@@ -91,8 +96,13 @@ impl<E: Copy> State<E> {
         None
     }
 
-    /// Whether a piece that [`State::claim_at_once`] stopped at may have its memory again. Waits for the work on it. False if
-    /// another piece has the memory, or if it is the host's and the device has some now.
+    /// True if a piece that [`State::claim_at_once`] stopped at may have its memory again. It may
+    /// not if another piece has the memory.
+    /// - Memory of the host: the piece keeps it while its own work is not complete, or the device
+    ///   has no memory for it.
+    /// - Memory of the device: the other piece's work on it must be complete or ordered before.
+    ///   Waits for that work only if the piece's own work is not complete either, since an unmap
+    ///   would wait, too.
     fn may_regain<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -114,7 +124,7 @@ impl<E: Copy> State<E> {
         self.may_have(memory, stream) || !is_over && self.finish(driver, left)
     }
 
-    /// Whether memory may go to another piece now, for work that this stream orders.
+    /// True if memory may go to another piece now, for work that this stream orders.
     pub fn may_have(&self, memory: &Memory, stream: Option<u8>) -> bool {
         may_have(
             &self.fences,
@@ -125,7 +135,7 @@ impl<E: Copy> State<E> {
         )
     }
 
-    /// Waits for the work on what was left at a time.
+    /// Waits for the work on memory left at this time. False if it cannot be waited for.
     fn finish<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, time: u64) -> bool {
         let is_capturing = self.is_capturing();
         if !self.fences.is_over(time) {
@@ -134,7 +144,8 @@ impl<E: Copy> State<E> {
         self.fences.finish(driver, time, self.clock, is_capturing)
     }
 
-    /// Unmaps a piece, after its work. Another piece may have the memory. False if the driver refuses.
+    /// Unmaps a piece, after its work. Another piece may have the memory. False if the work cannot
+    /// be waited for or the driver refuses.
     pub fn unmap<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -164,7 +175,7 @@ impl<E: Copy> State<E> {
     }
 }
 
-/// A piece has its memory again.
+/// Gives a piece its memory again.
 fn regain(
     memories: &mut Memories,
     piece: &mut Piece,
@@ -172,7 +183,7 @@ fn regain(
     wanted: Wanted,
     is_ready: bool,
 ) {
-    // Work of the tensors before may still use the piece, beside that of this one.
+    // Earlier tensors' work may still use the piece, beside the work of this one.
     piece.stream = wanted.stream.filter(|_| is_ready);
     piece.tensors += wanted.tensors;
     piece.owns_memory = true;
@@ -180,8 +191,8 @@ fn regain(
     memories.own(piece.memory, address);
 }
 
-/// Whether memory that was left at a time may go to a piece, for work that a stream orders: the work on it is over, or ordered
-/// before by the stream that ordered the work of its last tensors.
+/// True if memory left at this time may go to a piece, for work that `stream` orders. The work on
+/// it must be complete, or `last` must be the same stream, with no capture open.
 fn may_have<E: Copy>(
     fences: &Fences<E>,
     left: u64,

@@ -1,7 +1,8 @@
-//! Which memory's work is over.
+//! Tracks up to which time the work on left memory is complete.
 //!
-//! Times count how often memory was left. An event that is recorded after memory was left completes after the work on it, and
-//! after all that was left before.
+//! Memory is left when the last tensor on its piece is freed. A time is a count of how often that
+//! has happened. An event that is recorded after memory was left completes after the work on it. It
+//! also completes after the work on all memory left before.
 
 use std::collections::VecDeque;
 
@@ -9,15 +10,16 @@ use super::pages::Pages;
 use crate::driver::Driver;
 use crate::rules::{self, Call};
 
-/// Events that are waiting, at most: what is left later waits for the next one then.
+/// Most events that wait at a time. Memory that is left later is covered by the next event
+/// recorded.
 const MOST_EVENTS: usize = 1024;
 
-/// Events, in the order of the times that they stand for.
+/// Events, in the order of their times.
 pub(super) struct Fences<E> {
     events: VecDeque<(u64, E)>,
-    /// The time that the last event stands for.
+    /// Time that the last event stands for.
     recorded: u64,
-    /// The work on what was left until then is over.
+    /// The work on memory left at this time or before is complete.
     over: u64,
     /// Pages that were left since the last event.
     open_pages: usize,
@@ -35,12 +37,12 @@ impl<E> Default for Fences<E> {
 }
 
 impl<E: Copy> Fences<E> {
-    /// Whether the work on what was left at a time is over, as far as is known.
+    /// True if the work on memory left at this time is known to be complete.
     pub fn is_over(&self, time: u64) -> bool {
         time <= self.over || !rules::needs_page_fence()
     }
 
-    /// So many pages were left.
+    /// Counts pages that were left.
     pub fn left(&mut self, pages: usize) {
         self.open_pages += pages;
     }
@@ -50,7 +52,7 @@ impl<E: Copy> Fences<E> {
         self.open_pages
     }
 
-    /// Records an event for what has none, unless a stream captures.
+    /// Records an event for memory that has none, unless a stream captures.
     pub fn close<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64, is_capturing: bool) {
         if now <= self.recorded
             || self.events.len() >= MOST_EVENTS
@@ -58,7 +60,7 @@ impl<E: Copy> Fences<E> {
         {
             return;
         }
-        // What cannot be recorded now can later.
+        // A refused event is recorded by a later call.
         if let Ok(event) = driver.record() {
             self.open_pages = 0;
             self.recorded = now;
@@ -66,12 +68,12 @@ impl<E: Copy> Fences<E> {
         }
     }
 
-    /// Looks which events have completed, unless a stream captures.
+    /// Polls the events, unless a stream captures.
     pub fn poll<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, is_capturing: bool) {
         if !rules::may_call(Call::Query, is_capturing) {
             return;
         }
-        // A later event covers what an earlier one does.
+        // A later event covers the work of all earlier ones.
         while let Some((_, event)) = self.events.front()
             && matches!(driver.is_complete(*event), Ok(true))
         {
@@ -99,7 +101,8 @@ impl<E: Copy> Fences<E> {
         true
     }
 
-    /// Waits until the work on what was left at a time is over. False if it cannot be waited for.
+    /// Waits until the work on memory left at this time is complete. False if it cannot be waited
+    /// for.
     pub fn finish<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -110,7 +113,7 @@ impl<E: Copy> Fences<E> {
         self.poll(driver, is_capturing);
         while !self.is_over(time) {
             if !self.wait(driver, now, is_capturing) {
-                // Under a capture no event can be waited for, but for all work.
+                // During a capture no single event can be waited for, but all work can.
                 return self.drain(driver, now);
             }
         }
@@ -126,7 +129,7 @@ impl<E: Copy> Fences<E> {
         true
     }
 
-    /// All work is over.
+    /// Notes that all work on memory left until now is complete.
     pub fn all_over<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64) {
         self.clear(driver);
         (self.recorded, self.over) = (now, now);
@@ -139,7 +142,7 @@ impl<E: Copy> Fences<E> {
         }
     }
 
-    /// Forgets all events.
+    /// Retires all events without waiting for them.
     pub fn clear<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         for (_, event) in self.events.drain(..) {
             driver.retire(event);

@@ -1,10 +1,11 @@
 //! Idle pieces: they have memory, and no tensor.
 //!
-//! Most idle pieces soon have a tensor again. So while no request lacks memory, an idle piece keeps its own: a tensor's death costs
-//! one store for each of its pieces, and no change of a list. The memory becomes spare when a request lacks memory, or when the
-//! piece was idle for long.
+//! Most idle pieces soon have a tensor again. So while no request lacks memory, an idle piece keeps
+//! its memory. Freeing a tensor then costs one store for each of its pieces, and no change of a
+//! list. The memory becomes spare when a request lacks memory, or when the piece was idle for long.
 //!
-//! Once a request has lacked memory, pieces become spare at once, and only segments that keep all their memory have idle ones.
+//! Once a request has lacked memory, pieces become spare at once. Only segments that keep all their
+//! memory have idle pieces then.
 
 use super::piece::Piece;
 use super::segment::Segment;
@@ -12,7 +13,7 @@ use super::state::State;
 use super::types::Mode;
 
 impl<E: Copy> State<E> {
-    /// The idle pieces, whose memory may go elsewhere.
+    /// Idle pieces whose memory another piece may take.
     pub fn idle(&self) -> impl Iterator<Item = &Piece> {
         let segments = self.segments.values();
         let segments = segments.filter(|segment| !segment.keeps_all() && !self.is_off);
@@ -22,7 +23,8 @@ impl<E: Copy> State<E> {
             .filter(|piece| piece.is_idle())
     }
 
-    /// A request lacks memory: that of idle pieces becomes spare, and that of later ones at once.
+    /// Notes that a request lacks memory. The memory of idle pieces becomes spare, and later memory
+    /// at once.
     pub fn release_idle(&mut self) {
         if self.keeps_idle {
             self.keeps_idle = false;
@@ -30,7 +32,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The memory of pieces that became idle at a time or before it becomes spare, in the order in which they did.
+    /// Makes the memory of pieces spare that became idle at this time or before, in the order in
+    /// which they did.
     pub fn release_left_until(&mut self, time: u64) {
         if self.is_off {
             return;
@@ -47,8 +50,9 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// At a tick: idle pieces keep their memory again if the last request for new memory was met. Not while any memory is the
-    /// host's: a piece must not keep that, since the device may have some by its next tensor.
+    /// At a tick, lets idle pieces keep their memory again if the last request for new memory was
+    /// met. Memory of the host forbids it: a piece must not keep that, as the device may have
+    /// memory by its next tensor.
     pub fn may_keep_idle(&mut self) {
         let any_on_host = self.memories.all().any(|memory| memory.handle.is_host);
         self.keeps_idle = self.mode == Mode::Pressure && !self.is_short && !any_on_host;

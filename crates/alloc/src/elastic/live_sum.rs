@@ -1,22 +1,22 @@
-//! The sum of live bytes: by the announcements, and as the allocator above tells it.
+//! Checks the sum of live bytes that the allocator above announces.
 
 use super::types::Trouble;
 use crate::rules;
 
-/// The sum of the last announcement. Tensors may be older than the first one, and elsewhere than in our segments, so only
-/// differences can be checked.
+/// Sum in the last announcement. Tensors may be older than the first announcement, or lie outside
+/// the segments. So only differences can be checked.
 #[derive(Default)]
 pub(super) struct LiveSum {
     last: Option<u64>,
 }
 
 impl LiveSum {
-    /// A tensor was allocated; this many bytes are live with it.
+    /// Checks the sum after an allocation of `bytes`; `total` includes them.
     pub fn allocated(&mut self, bytes: u64, total: u64) -> Option<Trouble> {
         self.follow(self.last.map(|last| last.wrapping_add(bytes)), total)
     }
 
-    /// A tensor was freed; this many bytes are live without it.
+    /// Checks the sum after a free of `bytes`; `total` is without them.
     pub fn freed(&mut self, bytes: u64, total: u64) -> Option<Trouble> {
         self.follow(self.last.map(|last| last.wrapping_sub(bytes)), total)
     }

@@ -1,25 +1,25 @@
 //! Physical memory, and the pieces that it is mapped at.
 //!
-//! Memory may be mapped at several pieces, of which one has it at a time. So a step that repeats finds each of its tensors'
-//! memory mapped already, and calls nothing.
+//! Memory may be mapped at several pieces, and one of them has it at a time. So a step that repeats
+//! finds the memory of each tensor mapped already, and calls nothing.
 
 use super::held::Held;
 use super::pages::Handle;
 use super::piece::{self, Piece, SIZES};
 use crate::slab::{Id, Item, Link, Linked, List, NIL, Slab, UNLINKED};
 
-/// One handle of the driver's.
+/// One handle of the driver.
 pub(super) struct Memory {
     pub handle: Handle,
     /// Addresses of the pieces that it is mapped at.
     pub places: Vec<u64>,
-    /// The piece that has it. `None`: it is spare.
+    /// Address of the piece that has it. `None`: it is spare.
     pub owner: Option<u64>,
-    /// The piece that had it last.
+    /// Address of the piece that had it last.
     pub last: u64,
-    /// When that piece left it.
+    /// Time at which that piece was left.
     pub left: u64,
-    /// The stream that all work of that piece's tensors was ordered by, if there was one.
+    /// The stream that ordered all work of that piece's tensors, if there was one.
     pub stream: Option<u8>,
     link: Link,
 }
@@ -51,7 +51,7 @@ impl Linked for Memory {
 }
 
 impl Memory {
-    /// Bytes of the device's memory.
+    /// Its bytes if it is memory of the device, else 0.
     pub fn on_device(&self) -> u64 {
         if self.handle.is_host {
             0
@@ -64,9 +64,9 @@ impl Memory {
 /// All memory of a device's segments.
 pub(super) struct Memories {
     all: Slab<Memory>,
-    /// The device's that is spare, by size: what was left first comes first.
+    /// Spare memory of the device, by size, in the order in which it was left.
     spare: [List; SIZES],
-    /// The host's that is spare.
+    /// Spare memory of the host.
     spare_of_host: List,
     pub held: Held,
 }
@@ -89,13 +89,13 @@ impl Memories {
         self.all.at_mut(id)
     }
 
-    /// What there is.
+    /// Returns all memory, spare or not.
     pub fn all(&self) -> impl Iterator<Item = &Memory> {
-        // What was destroyed has no bytes.
+        // Destroyed memory has no bytes.
         self.all.all().filter(|memory| memory.handle.bytes > 0)
     }
 
-    /// The driver made it. `None`: there is too much of it to count.
+    /// Adds memory that the driver made. `None`: there is too much of it to count.
     pub fn made(&mut self, handle: Handle) -> Option<Id> {
         let memory = Memory {
             handle,
@@ -107,21 +107,22 @@ impl Memories {
         Some(id)
     }
 
-    /// The driver has destroyed it. No piece had it, and it was in no list.
+    /// Removes memory that the driver has destroyed. No piece may have it, and it may be in no
+    /// list.
     pub fn destroyed(&mut self, id: Id) {
         self.held.now -= self.all.at(id).on_device();
         *self.all.at_mut(id) = Memory::spare();
         self.all.remove(id);
     }
 
-    /// A piece has it from here on. It is in no list.
+    /// Gives memory to the piece at an address. It may be in no list.
     pub fn own(&mut self, id: Id, address: u64) {
         let memory = self.all.at_mut(id);
         memory.owner = Some(address);
         self.held.keep(memory.on_device() as i64);
     }
 
-    /// Its piece has it no more. It is in no list.
+    /// Takes memory from its piece. It may be in no list.
     pub fn disown(&mut self, id: Id) {
         let memory = self.all.at_mut(id);
         if let Some(owner) = memory.owner.take() {
@@ -130,7 +131,7 @@ impl Memories {
         }
     }
 
-    /// It becomes spare: left at a time, after work that this stream orders.
+    /// Makes memory spare that was left at this time, after work that this stream orders.
     pub fn release(&mut self, id: Id, left: u64, stream: Option<u8>) {
         self.disown(id);
         let memory = self.all.at_mut(id);
@@ -139,19 +140,19 @@ impl Memories {
         list(&mut self.spare, &mut self.spare_of_host, handle).push(&mut self.all, (), id);
     }
 
-    /// Memory of a piece becomes spare. Its last tensor was freed when it was left.
+    /// Makes the memory of a piece spare, as of the time at which its last tensor was freed.
     pub fn release_from(&mut self, piece: &mut Piece) {
         piece.owns_memory = false;
         self.release(piece.memory, piece.left, piece.stream);
     }
 
-    /// It is spare no more.
+    /// Takes memory out of its list: it is no longer spare.
     pub fn unlink(&mut self, id: Id) {
         let handle = self.all.at(id).handle;
         list(&mut self.spare, &mut self.spare_of_host, handle).unlink(&mut self.all, (), id);
     }
 
-    /// Spare memory of the device of this [size](SIZES), what was left first before the rest.
+    /// Spare memory of the device of this [size](SIZES), in the order in which it was left.
     pub fn spare_of(&self, size: usize) -> impl Iterator<Item = (Id, &Memory)> {
         self.iter(self.spare[size])
     }
@@ -161,7 +162,7 @@ impl Memories {
         self.spare.iter().flat_map(|list| self.iter(*list))
     }
 
-    /// The spare memory that was left first, the host's, too.
+    /// Spare memory that was left first, of the device or the host.
     pub fn first_left(&self) -> Option<(Id, &Memory)> {
         let lists = self.spare.iter().chain([&self.spare_of_host]);
         let firsts = lists.filter_map(|list| self.iter(*list).next());

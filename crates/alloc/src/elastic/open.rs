@@ -1,10 +1,11 @@
-//! The captures that are open, by their numbers.
+//! Open captures, by their numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// Captures that have begun and not ended. Its lock is held for no call: a capture may end while segments are at work.
+/// Captures that have begun and not ended. No call is made with its lock held: a capture may end
+/// while another thread holds the lock of the segments.
 #[derive(Default)]
 pub(super) struct OpenCaptures {
     numbers: Mutex<Vec<u64>>,
@@ -17,7 +18,7 @@ impl OpenCaptures {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// A capture begins. One that is known already counts once.
+    /// Notes that a capture begins. A known number is not counted twice.
     pub fn began(&self, number: u64) {
         let mut numbers = self.numbers.lock();
         if !numbers.contains(&number) {
@@ -26,7 +27,7 @@ impl OpenCaptures {
         self.count.store(numbers.len(), Ordering::Release);
     }
 
-    /// A capture has ended, or did not begin.
+    /// Notes that a capture has ended, or did not begin.
     pub fn ended(&self, number: u64) {
         let mut numbers = self.numbers.lock();
         numbers.retain(|open| *open != number);

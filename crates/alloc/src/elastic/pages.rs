@@ -1,4 +1,4 @@
-//! The driver, as the segments of one device in one context call it.
+//! Driver calls for the segments of one device in one context.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub const PAGE: u64 = 2 << 20;
 /// A piece of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// The driver's number of it.
+    /// The driver's number for it.
     pub number: u64,
     /// Its size, a multiple of [`PAGE`].
     pub bytes: u64,
@@ -45,7 +45,7 @@ impl Calls {
 
 /// The device of segments, and their context.
 pub struct Pages<D> {
-    /// The driver.
+    /// The driver that all calls go to.
     pub driver: D,
     /// The ordinal of the device.
     pub device: i32,
@@ -84,7 +84,7 @@ impl<D> Pages<D> {
         self.events.read()
     }
 
-    /// Stands for the segments where memory is looked for.
+    /// Identifies these segments when the process looks for memory.
     pub fn id(&self) -> PoolId {
         PoolId {
             device: self.device,
@@ -92,7 +92,7 @@ impl<D> Pages<D> {
         }
     }
 
-    /// All work that may use the segments.
+    /// Stands for all work that may use the segments.
     fn all(&self) -> Stream {
         Stream::all_of(self.context)
     }
@@ -113,7 +113,7 @@ impl<D: Driver> Pages<D> {
         Ok(handle)
     }
 
-    /// A page of the host's memory.
+    /// Creates a page of the host's memory.
     pub(super) fn create_on_host(&self) -> Result<u64, D::Error> {
         self.driver.create_on_host(self.device, PAGE)
     }
@@ -131,7 +131,7 @@ impl<D: Driver> Pages<D> {
         self.driver.map(address, memory.bytes, memory.number)
     }
 
-    /// Lets the device and others use pieces that are mapped next to each other.
+    /// Lets the device and others access mapped pieces that are adjacent.
     pub(super) fn allow(&self, address: u64, bytes: u64, others: &[i32]) -> Result<(), D::Error> {
         let devices = [&[self.device], others].concat();
         self.driver.allow(address, bytes, &devices)
@@ -145,7 +145,7 @@ impl<D: Driver> Pages<D> {
         self.driver.unmap(address, memory.bytes)
     }
 
-    /// An event that completes when all work that was submitted so far and may use the segments has.
+    /// Records an event behind all work submitted so far that may use the segments.
     pub(super) fn record(&self) -> Result<D::Event, D::Error> {
         self.events.timed(|| self.driver.record(self.all()))
     }
@@ -167,18 +167,18 @@ impl<D: Driver> Pages<D> {
         self.waits.timed(|| self.driver.drain(self.all()))
     }
 
-    /// Bytes that [`Pages::create`] could give now.
+    /// Bytes that [`Pages::create`] could get now.
     pub(super) fn room(&self) -> u64 {
         self.driver.room(self.device)
     }
 
-    /// Has others in the process give back what they do not use. True if they gave any.
+    /// Asks the process's other holders of memory to free unused memory. True if they freed any.
     pub(super) fn make_room(&self) -> bool {
         self.driver.make_room(self.id(), true)
     }
 
-    /// Has other processes give back what they do not use, where the device cannot give this many bytes. True if they gave
-    /// any.
+    /// Asks other processes to free unused memory if the device cannot give this many bytes. True
+    /// if they freed any.
     pub(super) fn make_room_elsewhere(&self, bytes: u64) -> bool {
         self.driver.make_room_elsewhere(self.device, bytes)
     }

@@ -17,10 +17,10 @@ use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
 use crate::rules;
 
-/// Memories that go back while the lock is held once, at most.
+/// Most pieces of memory that are freed while the lock is held once.
 const AT_ONCE: usize = 32;
 
-/// Segments whose pages come and go; see the [module](super).
+/// Segments whose pages get memory when tensors need it; see the [module](super).
 pub struct Elastic<D: Driver> {
     pages: Pages<D>,
     captures: Arc<OpenCaptures>,
@@ -28,7 +28,7 @@ pub struct Elastic<D: Driver> {
 }
 
 impl<D: Driver> Elastic<D> {
-    /// No segment yet, on a device and in a context of it.
+    /// Creates it without segments, on a device and in a context of that device.
     pub fn new(driver: D, (device, context): (i32, Context), mode: Mode) -> Self {
         let captures = Arc::default();
         Elastic {
@@ -38,16 +38,21 @@ impl<D: Driver> Elastic<D> {
         }
     }
 
-    /// The device and its driver.
+    /// Returns the device and its driver.
     pub fn pages(&self) -> &Pages<D> {
         &self.pages
     }
 
-    /// A range of addresses, without memory, whose first tensor has up to `first` bytes. Where the caller is not `trusted` to
-    /// announce its tensors, all pages have memory until one is announced at the beginning of the range.
+    /// Reserves a range of addresses, without memory, whose first tensor has up to `first` bytes.
+    /// If the caller is not `trusted` to announce its tensors, all pages get memory. They keep it
+    /// until a tensor is announced at the beginning of the range.
     ///
     /// # Errors
-    /// Out of memory if that tensor does not fit beside all that is in use, as the driver would answer; the driver's.
+    /// - Out of memory if that tensor does not fit beside all memory in use, as the driver would
+    ///   answer.
+    /// - Out of memory if an untrusted caller's range cannot get all its memory.
+    /// - Off after a wrong announcement, or if the driver's addresses do not begin on a page.
+    /// - The driver's error.
     pub fn segment(&self, bytes: u64, first: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
         let mut state = self.state.lock();
         if state.is_off {
@@ -87,17 +92,17 @@ impl<D: Driver> Elastic<D> {
         Ok(base)
     }
 
-    /// Whether other processes gave memory back for a tensor of this size.
+    /// True if other processes freed memory for a tensor of this size.
     fn has_room_elsewhere(&self, state: &State<D::Event>, bytes: u64) -> bool {
         let missing = bytes.saturating_sub(state.available());
         self.pages.make_room_elsewhere(missing)
     }
 
-    /// Frees a segment, after all work that may use it; `leaves` is told its bytes before another one can have its
-    /// address. `None`: no segment begins there.
+    /// Frees a segment, after all work that may use it. `leaves` gets its bytes before another
+    /// segment can have its address. `None`: no segment begins there.
     ///
     /// # Errors
-    /// The driver's, if that work cannot be waited for: the segment stays.
+    /// The driver's, if that work cannot be waited for. The segment stays.
     pub fn free_segment(
         &self,
         address: u64,
@@ -122,7 +127,8 @@ impl<D: Driver> Elastic<D> {
         Some(Ok(FreedSegment { bytes, trouble }))
     }
 
-    /// Takes a segment apart that no work uses. Memory that no other piece is mapped at goes back to the driver.
+    /// Removes a segment that no work uses. Memory that no other piece is mapped at is given back
+    /// to the driver.
     fn remove(&self, state: &mut State<D::Event>, base: u64) {
         let Some(segment) = state.segments.remove(base) else {
             return;
@@ -137,9 +143,11 @@ impl<D: Driver> Elastic<D> {
         }
     }
 
-    /// The allocator above hands a tensor out next: its pages have memory from here on. `total`: the bytes of all
-    /// live tensors of the device with this one, as the allocator counts them. `stream`: a number of the stream that the
-    /// tensor is for, that is, which orders all its work until its end, if it is known.
+    /// Gives memory to the pages of a tensor that the allocator above hands out next.
+    /// - `total`: bytes of all live tensors of the device with this one, as the allocator counts
+    ///   them.
+    /// - `stream`: number of the stream that orders all work of the tensor until its end, if it is
+    ///   known.
     pub fn allocated(
         &self,
         address: u64,
@@ -151,8 +159,11 @@ impl<D: Driver> Elastic<D> {
         state.allocated(&self.pages, address, bytes, total, stream)
     }
 
-    /// The allocator above took a tensor back. `total`: the bytes of those that are left. `is_elsewhere`: work of other
-    /// streams may use it, and is not ordered before later work of its own. Returns what is wrong, once.
+    /// Notes that the allocator above took a tensor back. Returns the first error in the
+    /// announcements, once.
+    /// - `total`: bytes of the tensors that are still live.
+    /// - `is_elsewhere`: work of other streams may use the tensor, and is not ordered before later
+    ///   work of its own stream.
     pub fn freed(
         &self,
         address: u64,
@@ -164,8 +175,8 @@ impl<D: Driver> Elastic<D> {
         state.freed(&self.pages, address, bytes, total, is_elsewhere)
     }
 
-    /// Others may reach an address without a tensor there: all of its segment has memory from here on, which stays. False if
-    /// there is not as much.
+    /// Pins the segment of an address, as others may access it without a tensor there. All of the
+    /// segment gets memory and keeps it. False if there is not enough memory.
     pub fn pin(&self, address: u64) -> bool {
         let mut state = self.state.lock();
         let Some(segment) = state.segments.around(address) else {
@@ -186,19 +197,21 @@ impl<D: Driver> Elastic<D> {
         backed.missing == 0
     }
 
-    /// A stream is about to capture, under a number that no other capture has: what lives from here to the end of the
-    /// capture stays where it is.
+    /// Notes that a stream is about to capture, under a number that no other capture has. Tensors
+    /// that live at any time until the capture ends keep their memory.
     pub fn capture_began(&self, capture: u64) {
         self.state.lock().capture_began(&self.pages, capture);
     }
 
-    /// A capture has ended, or did not begin. Waits for no call: the caller may hold a lock that the driver's calls need.
+    /// Notes that a capture has ended, or did not begin. Does not wait for other calls: the caller
+    /// may hold a lock that the driver's calls need.
     pub fn capture_ended(&self, capture: u64) {
         self.captures.ended(capture);
     }
 
-    /// Gives spare memory back to the driver until it is this many bytes or more; after the work on it where `waits`.
-    /// Waits this long for other threads. Returns the bytes.
+    /// Gives at least this many bytes of spare memory back to the driver, or all that it can. With
+    /// `waits`, waits for the work on it. Waits for other threads up to `patience`. Returns the
+    /// bytes.
     pub fn give_back(&self, bytes: u64, waits: bool, patience: Duration) -> u64 {
         let Some(mut state) = self.state.try_lock_for(patience) else {
             return 0;
@@ -220,8 +233,8 @@ impl<D: Driver> Elastic<D> {
         given
     }
 
-    /// Memory is short in another process: spare memory goes back until it is about this many bytes. Waits for no work, and an
-    /// announcement waits for a little of it only. Returns the bytes.
+    /// Gives about this many bytes of spare memory back to the driver, for another process. Waits
+    /// for no work. An announcement waits for a small part of it only. Returns the bytes.
     pub fn give_complete(&self, bytes: u64, patience: Duration) -> u64 {
         if let Some(mut state) = self.state.try_lock_for(patience) {
             state.release_idle();
@@ -236,8 +249,8 @@ impl<D: Driver> Elastic<D> {
         given
     }
 
-    /// A tick of time: memory that was spare for [`TICKS_TO_DECAY`] ticks goes back to the driver. Returns the
-    /// bytes.
+    /// Counts a tick. Memory that was spare for [`TICKS_TO_DECAY`] ticks is given back to the
+    /// driver. Returns the bytes.
     pub fn decay(&self) -> u64 {
         let mut given = 0;
         if let Some(before) = self.tick() {
@@ -248,7 +261,7 @@ impl<D: Driver> Elastic<D> {
         given
     }
 
-    /// The clock as it was [`TICKS_TO_DECAY`] ticks ago. `None`: nothing decays now.
+    /// Returns the clock as it was [`TICKS_TO_DECAY`] ticks ago. `None`: nothing decays now.
     fn tick(&self) -> Option<u64> {
         let mut state = self.state.try_lock()?;
         if state.is_off || state.is_capturing() {
@@ -264,8 +277,8 @@ impl<D: Driver> Elastic<D> {
         Some(before)
     }
 
-    /// Gives a little memory back that was left at a time or before: an announcement waits meanwhile. `None`: there is none
-    /// left.
+    /// Gives back up to [`AT_ONCE`] pieces of memory that were left at this time or before.
+    /// Announcements wait meanwhile. `None`: none was given back.
     fn give_back_some(&self, before: u64) -> Option<u64> {
         let mut state = self.state.try_lock()?;
         let mut next = || state.give_back_first(&self.pages, before);
@@ -273,7 +286,7 @@ impl<D: Driver> Elastic<D> {
         (!given.is_empty()).then(|| given.iter().sum())
     }
 
-    /// Lets another device use the memory, or no longer.
+    /// Lets another device access the memory, or no longer.
     ///
     /// # Errors
     /// The driver's; some pages may have changed.
@@ -284,7 +297,7 @@ impl<D: Driver> Elastic<D> {
         self.set_access(others)
     }
 
-    /// Lets these other devices use the memory, and no others.
+    /// Lets these other devices access the memory, and no others.
     ///
     /// # Errors
     /// The driver's; some pages may have changed.
@@ -309,13 +322,14 @@ impl<D: Driver> Elastic<D> {
         Ok(())
     }
 
-    /// The segment that an address is in.
+    /// Finds the segment around an address.
     pub fn find(&self, address: u64) -> Option<Found> {
         self.state.lock().find(address)
     }
 
-    /// The pieces of memory behind the segment that an address is in, in the order of their addresses, for other processes. They
-    /// stay there for as long as the segment lives. `None`: the segment was not pinned, or is in part in memory of the host.
+    /// Pieces of memory of the segment around an address, in the order of their addresses, for
+    /// other processes. They stay as long as the segment. `None`: the segment was not pinned, or is
+    /// in part in memory of the host.
     pub fn backing(&self, address: u64) -> Option<(Found, Vec<Handle>)> {
         let state = self.state.lock();
         Some((state.find(address)?, state.backing(address)?))
@@ -326,18 +340,18 @@ impl<D: Driver> Elastic<D> {
         self.state.lock().keeps_idle
     }
 
-    /// How things stand.
+    /// Returns the state of the segments.
     pub fn stats(&self) -> Stats {
         self.state.lock().stats()
     }
 
-    /// As [`Elastic::stats`]; `None` while another thread is at work.
+    /// Returns [`Elastic::stats`], or `None` while another thread holds the lock.
     pub fn stats_now(&self) -> Option<Stats> {
         Some(self.state.try_lock()?.stats())
     }
 
-    /// The context of the segments has ended, with all work in it: they end, too. `leaves` is told the address and the
-    /// bytes of each.
+    /// Removes all segments, as their context has ended with all work in it. `leaves` gets the
+    /// address and the bytes of each.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.state.lock();
         state.fences.clear(&self.pages);
@@ -347,7 +361,7 @@ impl<D: Driver> Elastic<D> {
             leaves(base, bytes);
             self.remove(&mut state, base);
         }
-        // What the driver refused to unmap ends with the process.
+        // Memory that the driver refused to unmap ends with the process.
         state.memories = Memories::new();
     }
 }

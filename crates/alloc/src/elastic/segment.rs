@@ -10,26 +10,27 @@ use crate::rules;
 /// A range of addresses that the allocator above cuts up.
 pub(super) struct Segment {
     pub base: u64,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes: u64,
-    /// No other segment has or had it.
+    /// Number that no other segment has or had.
     pub number: u64,
-    /// For each page the one that its piece begins on, if it has memory.
+    /// For each page with memory, the first page of its piece.
     pages: Vec<Option<u32>>,
-    /// Each piece at the page that it begins on, which an announcement finds without a search.
+    /// Each piece, at the index of its first page: an announcement finds it without a search.
     pieces: Vec<Option<Piece>>,
     /// Live tensors: address and bytes.
     pub tensors: BTreeMap<u64, u64>,
-    /// What has memory keeps it.
+    /// True if pages that have memory keep it.
     pub is_pinned: bool,
-    /// A tensor has a page without memory.
+    /// True if a tensor may have a page without memory.
     pub is_incomplete: bool,
-    /// No tensor was announced in it yet, and its allocator may be one that announces none.
+    /// True until a tensor is announced at the beginning: the allocator may be one that announces
+    /// none.
     pub is_unproven: bool,
 }
 
 impl Segment {
-    /// Of this many bytes, without memory.
+    /// Creates a segment of this many bytes, without memory.
     pub fn new(base: u64, bytes: u64, number: u64, is_unproven: bool) -> Self {
         let pages = bytes.div_ceil(PAGE) as usize;
         Segment {
@@ -45,39 +46,40 @@ impl Segment {
         }
     }
 
-    /// Its pages.
+    /// Indices of all its pages.
     pub fn all(&self) -> Range<usize> {
         0..self.pages.len()
     }
 
-    /// The addresses of a page.
+    /// First address of a page.
     pub fn address(&self, index: usize) -> u64 {
         self.base + index as u64 * PAGE
     }
 
-    /// The page of an address.
+    /// Index of the page that an address is on.
     pub fn index(&self, address: u64) -> usize {
         ((address - self.base) / PAGE) as usize
     }
 
-    /// The pages that bytes are on.
+    /// Pages that these bytes are on.
     pub fn pages_of(&self, address: u64, bytes: u64) -> Range<usize> {
         let end = (address - self.base + bytes).div_ceil(PAGE) as usize;
         self.index(address)..end.min(self.pages.len())
     }
 
-    /// Bytes of addresses.
+    /// Bytes of reserved addresses: whole pages.
     pub fn reserved(&self) -> u64 {
         self.pages.len() as u64 * PAGE
     }
 
-    /// Whether bytes are shared with a live tensor.
+    /// True if a live tensor shares any of these bytes.
     pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
         let before = self.tensors.range(..address + bytes).next_back();
         before.is_some_and(|(at, size)| at + size > address)
     }
 
-    /// Live tensors on some pages that got memory now, `new` of which came with it.
+    /// Counts live tensors on pages that just got memory. The memory was obtained for `new` of
+    /// them.
     pub fn tensors_on(&self, pages: Range<usize>, new: u32) -> u32 {
         if !self.is_incomplete {
             return new;
@@ -89,17 +91,17 @@ impl Segment {
             .count() as u32
     }
 
-    /// Whether what has memory keeps it.
+    /// True if pages that have memory keep it.
     pub fn keeps_all(&self) -> bool {
         self.is_pinned || rules::must_keep_unproven(self.is_unproven)
     }
 
-    /// Whether a page has memory.
+    /// True if the page has memory.
     pub fn has_memory(&self, index: usize) -> bool {
         self.pages[index].is_some()
     }
 
-    /// The first of these pages that have no memory.
+    /// Finds the first run of these pages without memory.
     pub fn gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
         let mut start = pages.start;
         while start < pages.end
@@ -114,31 +116,31 @@ impl Segment {
         (start < end).then_some(start..end)
     }
 
-    /// Its pieces, each with the page that it begins on.
+    /// Returns all pieces, each with its first page.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, &Piece)> {
         let all = self.pieces.iter().enumerate();
         all.filter_map(|(first, piece)| Some((first, piece.as_ref()?)))
     }
 
-    /// Its pieces.
+    /// Returns all pieces, to be changed.
     pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
         self.pieces.iter_mut().flatten()
     }
 
-    /// The first piece on these pages, with the page that it begins on.
+    /// Finds the first piece on these pages, with its first page.
     pub fn next_piece(&mut self, pages: Range<usize>) -> Option<(usize, &mut Piece)> {
         let mut of_pages = self.pages.get(pages)?.iter();
         let first = of_pages.find_map(|first| *first)? as usize;
         Some((first, self.pieces.get_mut(first)?.as_mut()?))
     }
 
-    /// Memory is mapped from a page on.
+    /// Notes that memory is mapped from this page on.
     pub fn put(&mut self, first: usize, piece: Piece) {
         self.pages[first..first + piece.pages].fill(Some(first as u32));
         self.pieces[first] = Some(piece);
     }
 
-    /// What was mapped from an address on is there no more.
+    /// Removes the piece at an address, which was unmapped.
     pub fn take(&mut self, address: u64) {
         let first = self.index(address);
         if let Some(piece) = self.pieces[first].take() {

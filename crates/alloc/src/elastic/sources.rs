@@ -1,4 +1,4 @@
-//! Where pages get their memory from.
+//! Sources of memory for pages.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::driver::Driver;
 use crate::slab::Id;
 
 impl<E: Copy> State<E> {
-    /// Gives memory to those of a segment's pages that have none.
+    /// Gives memory to pages of a segment that have none.
     pub fn back<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -20,7 +20,7 @@ impl<E: Copy> State<E> {
         wanted: Wanted,
     ) -> Backed {
         let mut backed = Backed::default();
-        // Pages side by side that were mapped, and not enabled yet.
+        // Adjacent pages that are mapped, and not enabled yet.
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
         while let Some(gap) = self.gap(base, at..pages.end) {
@@ -36,7 +36,7 @@ impl<E: Copy> State<E> {
                 if wanted.is_needed {
                     continue;
                 }
-                // The other pages will not get any either.
+                // There is no memory for the other pages either.
                 break;
             };
             let memory = self.memories.at(id).handle;
@@ -70,25 +70,27 @@ impl<E: Copy> State<E> {
         backed
     }
 
-    /// The first of a segment's pages that have no memory.
+    /// Finds the first run of a segment's pages without memory.
     fn gap(&self, base: u64, pages: Range<usize>) -> Option<Range<usize>> {
         self.segments.get(base)?.gap(pages)
     }
 
-    /// Memory that was obtained for a piece which did not get it.
+    /// Takes back memory that was obtained for a piece and not used. It is destroyed if it is
+    /// mapped nowhere, else spare.
     fn release_unused<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) {
         if self.memories.at(id).places.is_empty() {
             driver.destroy(self.memories.at(id).handle);
             self.memories.destroyed(id);
         } else {
-            // What idle pieces have was left before.
+            // Idle pieces were left before: their memory must enter the lists first.
             self.release_idle();
             self.clock += 1;
             self.memories.release(id, self.clock, None);
         }
     }
 
-    /// A piece ends with its segment, whose work is over. False if the driver refuses.
+    /// Unmaps a piece of a segment that is removed and whose work is complete. False if the driver
+    /// refuses.
     pub fn leave_for_good<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -103,7 +105,8 @@ impl<E: Copy> State<E> {
         }
         if is_own {
             if !self.memories.at(id).places.is_empty() {
-                // It is spare for the other places. What idle pieces have was left before.
+                // The memory is spare for its other places. Idle pieces were left before: their
+                // memory must enter the lists first.
                 self.release_idle();
             }
             self.memories.release(id, self.clock, None);
@@ -115,7 +118,7 @@ impl<E: Copy> State<E> {
         is_unmapped
     }
 
-    /// Enables pages that were mapped; if the driver refuses, they have no memory after all.
+    /// Enables access to pages that were mapped. If the driver refuses, they are unmapped again.
     fn enable<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -155,7 +158,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Memory, which is in no list.
+    /// Obtains memory, which is in no list.
     fn obtain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
         let exceeds = self.mode == Mode::Least && self.memories.held.exceeds(bytes_of(size));
@@ -199,13 +202,13 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Waits for some work. False if there is none to wait for.
+    /// Waits for some work. False if there is none that can be waited for.
     pub fn wait<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) -> bool {
         let is_capturing = self.is_capturing();
         self.fences.wait(driver, self.clock, is_capturing)
     }
 
-    /// Spare memory that may be had now, as one of this size or smaller.
+    /// Takes spare memory that may be used now, of this size or smaller.
     fn reuse<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         if self.is_off {
             return None;
@@ -218,7 +221,7 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Spare memory of this size for work that this stream orders.
+    /// Finds spare memory of this size for work that this stream orders.
     fn spare_for(&self, size: usize, stream: Option<u8>) -> Option<Id> {
         let mut all = self.memories.spare_of(size);
         let found = all.find(|(_, memory)| self.may_have(memory, stream));
@@ -236,7 +239,7 @@ impl<E: Copy> State<E> {
             self.moves += 1;
             return Some(id);
         }
-        // A larger one is made smaller, or smaller ones one.
+        // Destroys larger or smaller spare memory, and creates memory of this size instead.
         let mut bytes = 0;
         let others = (size + 1..SIZES).chain((0..size).rev());
         let next = |state: &mut Self| {
@@ -261,8 +264,8 @@ impl<E: Copy> State<E> {
         Some(memory)
     }
 
-    /// The spare memory that was left first goes back to the driver, if it was left at a time or before and its work is over.
-    /// Returns the device's bytes.
+    /// Frees the spare memory that was left first, if it was left at this time or before and its
+    /// work is complete. Returns the device's bytes.
     pub fn give_back_first<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -273,14 +276,15 @@ impl<E: Copy> State<E> {
         may_go.then(|| self.destroy(driver, id))
     }
 
-    /// Spare memory whose work is over goes back to the driver. Returns the device's bytes; 0 if the driver refuses to unmap
-    /// it.
+    /// Frees spare memory whose work is complete. Returns the device's bytes; 0 if the driver
+    /// refuses to unmap it.
     pub fn destroy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) -> u64 {
         self.memories.unlink(id);
         let handle = self.memories.at(id).handle;
         while let Some(&place) = self.memories.at(id).places.last() {
             if driver.unmap(place, handle).is_err() {
-                // It would be refused again now: the piece has it, and is asked for it at a later tick.
+                // The driver would refuse again now. The piece has the memory again, and a later
+                // tick frees it.
                 self.own(id, place);
                 return 0;
             }
@@ -295,7 +299,7 @@ impl<E: Copy> State<E> {
         bytes
     }
 
-    /// New memory of this size.
+    /// Creates new memory of this size.
     fn create<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         let bytes = bytes_of(size);
         let number = driver.create(bytes).ok()?;
@@ -306,7 +310,7 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// New memory of this size, or of the largest below it that there is.
+    /// Creates new memory of this size, or else of the largest smaller size that there is.
     fn create_up_to<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         (0..=size).rev().find_map(|size| self.create(driver, size))
     }

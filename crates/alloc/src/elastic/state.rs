@@ -1,4 +1,4 @@
-//! What is known of all segments of a device, and what announcements change.
+//! State of all segments of a device, and its changes by announcements.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,15 +18,18 @@ use crate::driver::Driver;
 use crate::rules;
 use crate::slab::Id;
 
-/// Pages that are left before an event is recorded for them, while memory is short. Memory whose event comes late must be
-/// waited for longer; but an event costs time on the host and in every stream, and memory that goes from one tensor to
-/// another by the order of their stream needs none.
+/// Number of pages that are left before an event is recorded for them, while memory is short.
+/// [`LARGE_BATCH`] applies unless memory was recently wanted before the work on it was complete.
+///
+/// A late event makes requests for the memory wait longer. But an event costs time on the host and
+/// in every stream, and memory that passes on in stream order needs none.
 const BATCH: usize = 16;
 const LARGE_BATCH: usize = 1024;
-/// How many events follow each other after few pages, once memory was wanted whose work was not over.
+/// Number of events that are recorded after [`BATCH`] pages, once memory was wanted before its work
+/// was complete.
 const EAGER: u32 = 64;
 
-/// All of it, under one lock.
+/// State of all segments, under one lock.
 pub(super) struct State<E> {
     pub mode: Mode,
     pub segments: Segments,
@@ -34,25 +37,27 @@ pub(super) struct State<E> {
     pub fences: Fences<E>,
     pub live_sum: LiveSum,
     pub captures: Arc<OpenCaptures>,
-    /// Other devices that may use the memory.
+    /// Other devices that may access the memory.
     pub others: Vec<i32>,
-    /// The [size](piece::SIZES) of pieces, at most. Smaller once a tensor got memory of the host: smaller pieces keep less that no
-    /// tensor uses.
+    /// Largest [size](piece::SIZES) of pieces. It shrinks when a tensor gets memory of the host:
+    /// smaller pieces keep less memory that no tensor uses.
     pub largest: usize,
-    /// The last request for new memory was refused.
+    /// True if the last request for new memory was refused.
     pub is_short: bool,
-    /// So many events are recorded after few pages yet.
+    /// Number of events that are still to be recorded after [`BATCH`] pages.
     pub eager: u32,
-    /// The announcements were wrong: no memory becomes spare.
+    /// True after a wrong announcement: no memory becomes spare.
     pub is_off: bool,
-    /// A piece keeps its memory when its last tensor is freed, until a request lacks memory (`idle.rs`).
+    /// True if a piece keeps its memory when its last tensor is freed, until a request lacks memory
+    /// (`idle.rs`).
     pub keeps_idle: bool,
-    /// Counts how often the last tensor left a piece.
+    /// Number of times that the last tensor left a piece.
     pub clock: u64,
-    /// Counts segments.
+    /// Number of the last segment.
     pub last: u64,
     pub moves: u64,
-    /// The clock at the last ticks of [`Elastic::decay`](super::Elastic::decay), the oldest first.
+    /// Values of the clock at the last ticks of [`Elastic::decay`](super::Elastic::decay), the
+    /// oldest first.
     pub ticks: VecDeque<u64>,
 }
 
@@ -82,18 +87,18 @@ impl<E: Copy> State<E> {
         self.captures.any()
     }
 
-    /// Whether any memory is spare.
     pub fn has_spare(&self) -> bool {
         self.memories.first_left().is_some()
     }
 
-    /// The pieces of a segment that have no tensor become idle, or their memory spare.
+    /// Makes pieces of a segment without a tensor idle, or their memory spare.
     fn empty(&mut self, base: u64) {
         let all = self.segments.get(base).map_or(0..0, Segment::all);
         self.change(base, all, |_| ());
     }
 
-    /// Changes the pieces on these pages of a segment. Those that no tensor is on any more become idle, or their memory spare.
+    /// Changes the pieces on these pages of a segment. Pieces without a tensor become idle, or
+    /// their memory spare.
     fn change(&mut self, base: u64, pages: Range<usize>, change: impl Fn(&mut Piece)) {
         let Some(segment) = self.segments.get_mut(base) else {
             return;
@@ -118,7 +123,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Gives a tensor memory that was allocated for a stream, if it is known.
+    /// Gives memory to a tensor that was allocated, for a stream if it is known.
     pub fn allocated<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -158,7 +163,7 @@ impl<E: Copy> State<E> {
         allocation
     }
 
-    /// Notes a tensor.
+    /// Notes a tensor in its segment.
     fn enter(&mut self, address: u64, bytes: u64, allocation: &mut Allocation) -> Option<Trouble> {
         let is_capturing = self.is_capturing();
         let Some(segment) = self.segments.around_mut(address) else {
@@ -185,7 +190,7 @@ impl<E: Copy> State<E> {
         trouble
     }
 
-    /// A tensor was freed. `is_elsewhere`: work of other streams may use it.
+    /// Notes that a tensor was freed. `is_elsewhere`: work of other streams may use it.
     pub fn freed<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -224,7 +229,7 @@ impl<E: Copy> State<E> {
         None
     }
 
-    /// Records events while memory is short.
+    /// Records events while memory is short or [`Mode::Least`] is set.
     fn tidy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         let batch = if self.eager > 0 { BATCH } else { LARGE_BATCH };
         if (self.is_short || self.mode == Mode::Least) && self.fences.open_pages() >= batch {
@@ -233,19 +238,20 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Memory was wanted whose work is not over: it may be again.
+    /// Notes that memory was wanted before its work was complete, which is likely to happen again.
     pub fn is_behind(&mut self) {
         self.eager = EAGER;
     }
 
-    /// Records an event for what has none, and looks which have completed.
+    /// Records an event for memory that has none, and polls the events.
     pub fn look<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         let is_capturing = self.is_capturing();
         self.fences.close(driver, self.clock, is_capturing);
         self.fences.poll(driver, is_capturing);
     }
 
-    /// The announcements cannot be trusted: every page gets memory of its own, as far as there is some, and keeps it.
+    /// Stops sharing, as the announcements cannot be trusted. Every page gets memory of its own, as
+    /// far as there is some, and keeps it.
     pub fn switch_off<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         self.is_off = true;
         self.part(driver);
@@ -258,7 +264,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// No memory is at two pieces any more, or spare.
+    /// Ends sharing: no memory stays spare, or mapped at two pieces.
     fn part<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
         while let Some((id, memory)) = self.memories.first_left() {
             let owner = memory.places.iter().find(|place| **place == memory.last);
@@ -282,7 +288,7 @@ impl<E: Copy> State<E> {
         self.fences.clear(driver);
     }
 
-    /// A capture is about to begin: its graph may use what lives now.
+    /// Notes that a capture begins. Its graph may use the tensors that are live now.
     pub fn capture_began<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, capture: u64) {
         self.fences.poll(driver, self.is_capturing());
         self.captures.began(capture);
@@ -290,14 +296,14 @@ impl<E: Copy> State<E> {
         pieces.for_each(|piece| piece.is_pinned |= rules::pins_lives(piece.tensors > 0));
     }
 
-    /// Bytes that pages could get without a page in use losing its memory, besides new ones.
+    /// Bytes that pages could get, besides new memory, without taking any from a page in use.
     pub fn available(&self) -> u64 {
         if self.is_off {
             return 0;
         }
         let is_capturing = self.is_capturing();
         let spare = self.memories.spare().map(|(_, memory)| memory);
-        // Nothing can be waited for under a capture.
+        // During a capture no single event can be waited for.
         let usable = |left: u64| !is_capturing || self.fences.is_over(left);
         let spare = spare.filter(|memory| usable(memory.left));
         let idle = self.idle().filter(|piece| usable(piece.left));
@@ -305,7 +311,7 @@ impl<E: Copy> State<E> {
         spare.map(Memory::on_device).chain(idle).sum()
     }
 
-    /// The piece at an address has this memory from here on, which is in no list.
+    /// Gives memory, which is in no list, to the piece at an address.
     pub fn own(&mut self, id: Id, address: u64) {
         self.memories.own(id, address);
         if let Some(segment) = self.segments.around_mut(address) {
@@ -335,7 +341,8 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The pieces of a pinned segment. `None`: it is not pinned, or not all of it is memory of the device.
+    /// Memory of the pieces of a pinned segment. `None`: it is not pinned, or not all of it is
+    /// memory of the device.
     pub fn backing(&self, address: u64) -> Option<Vec<Handle>> {
         let segment = self
             .segments

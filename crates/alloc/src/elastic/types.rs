@@ -1,25 +1,26 @@
-//! What elastic segments say.
+//! Types in the interface of elastic segments.
 
 use std::fmt;
 
-/// Where the memory for a piece comes from.
+/// Source of the memory for a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// New memory first; spare memory when there is none.
     #[default]
     Pressure,
-    /// Spare memory first, where otherwise more would be held than pieces ever had at a time, and a 64th.
+    /// Spare memory first, if new memory would bring the bytes held above a limit. The limit is the
+    /// most that pieces ever had at a time, and a 64th of it.
     Least,
 }
 
-/// Why no memory becomes spare any more: the announcements are not what they should be.
+/// Reason why no memory becomes spare any more: an announcement was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The sum of live bytes is not the one before and this tensor.
+    /// The announced sum of live bytes is not the last sum changed by this tensor.
     Sum {
-        /// Bytes by our count.
+        /// Bytes by the library's count.
         ours: u64,
-        /// Bytes that were announced.
+        /// Bytes in the announcement.
         theirs: u64,
     },
     /// A tensor was freed that was not allocated.
@@ -62,62 +63,65 @@ impl fmt::Display for Trouble {
 /// The memory of a tensor that was just allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// The segment was new and not trusted yet; this tensor shows that its allocator announces its tensors.
+    /// True for the first tensor at the beginning of an untrusted segment: it shows that the
+    /// allocator announces its tensors.
     pub proves: bool,
     /// Pages that got memory of the host, because the device had none.
     pub on_host: u32,
     /// Pages that got no memory at all.
     pub missing: u32,
-    /// What is wrong, told once: from here on no memory becomes spare.
+    /// First error in the announcements, reported once. No memory becomes spare after it.
     pub trouble: Option<Trouble>,
 }
 
-/// Why there is no segment.
+/// Reason why a segment is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal<E> {
-    /// None is served: the announcements were wrong once, or the driver's addresses do not begin on a page.
+    /// No segments are served: an announcement was wrong, or the driver's addresses do not begin on
+    /// a page.
     Off,
-    /// The driver's error; out of memory if the bytes and what is in use do not fit.
+    /// The driver's error. It is out of memory if the bytes do not fit beside the memory in use.
     Driver(E),
 }
 
 /// A segment that was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreedSegment {
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes: u64,
-    /// What is wrong, told once: from here on no memory becomes spare.
+    /// First error in the announcements, reported once. No memory becomes spare after it.
     pub trouble: Option<Trouble>,
 }
 
-/// Where an address is.
+/// Segment around an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The beginning of its segment.
+    /// Address of the segment's beginning.
     pub base: u64,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub bytes: u64,
-    /// Which segment it is: no other has this number.
+    /// Number of the segment; no other segment has or had it.
     pub number: u64,
-    /// An address in the segment that has memory, the address itself if it has; `None`: the segment has none.
+    /// An address in the segment that has memory: the address itself if it has memory. `None` if
+    /// the segment has none.
     pub backed: Option<u64>,
 }
 
-/// How things stand, in bytes unless said otherwise.
+/// State of the segments, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Of all segments.
+    /// Bytes requested for all segments.
     pub segments: u64,
-    /// Memory of the device.
+    /// Memory of the device that the segments hold.
     pub held: u64,
-    /// Of that, what some piece has.
+    /// Part of `held` that a piece has, without idle pieces.
     pub in_use: u64,
-    /// Of that, what any piece may have.
+    /// Part of `held` that any piece may take, with idle pieces.
     pub spare: u64,
-    /// Of what is in use, in pieces that keep their memory whether or not a tensor is there.
+    /// Part of `in_use` in pieces that are pinned, or that keep their memory without a tensor.
     pub pinned: u64,
-    /// Memory of the host.
+    /// Memory of the host that the segments hold.
     pub on_host: u64,
-    /// How often memory went to another piece, so far.
+    /// Number of times that memory went to another piece, so far.
     pub moves: u64,
 }

@@ -1,22 +1,22 @@
-//! What pages are to get, and what came of it.
+//! Requests of memory for pages, and their results.
 
 use std::ops::AddAssign;
 
-/// What pages are to get.
+/// A request of memory for pages.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
-    /// In pieces of this size (`piece::SIZES`) or smaller.
+    /// Largest size of the pieces (`piece::SIZES`).
     pub size: usize,
-    /// The stream that their work is ordered by, if it is known.
+    /// The stream that orders the work on the pages, if it is known.
     pub stream: Option<u8>,
-    /// Tensors that come with it.
+    /// Number of tensors that the memory is for.
     pub tensors: u32,
-    /// The host's memory, too, where the device has none.
+    /// True if memory of the host will do where the device has none.
     pub is_needed: bool,
 }
 
 impl Wanted {
-    /// Page by page, of the device.
+    /// Single pages of the device's memory, for no tensor.
     pub const UNNEEDED: Wanted = Wanted {
         size: 0,
         stream: None,
@@ -25,7 +25,7 @@ impl Wanted {
     };
 }
 
-/// What came of it, in pages.
+/// Result of a request, in pages.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Backed {
     pub on_host: u32,

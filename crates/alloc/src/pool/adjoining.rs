@@ -1,11 +1,11 @@
-//! Blocks next to each other: cut, merged, and walked along in the order of their addresses.
+//! Adjacent blocks: cut, merged, and iterated in address order.
 
 use super::block::{Block, Id, NIL, Slab};
 use crate::handles::Address;
 
 impl Slab {
-    /// Cuts a block, which is in no list, after `bytes` bytes. Returns the rest, which is like it otherwise.
-    /// `None`: there is no rest.
+    /// Cuts a block that is in no list after `bytes` bytes. Returns the other part, which is
+    /// otherwise equal. `None` if there is no other part.
     #[inline]
     pub fn cut(&mut self, id: Id, bytes: u64) -> Option<Id> {
         let block = self.at(id);
@@ -36,7 +36,7 @@ impl Slab {
         gone
     }
 
-    /// A block and those after it.
+    /// Iterates over a block and the blocks after it.
     pub fn from(&self, first: Id) -> impl Iterator<Item = (Id, &Block)> {
         let mut id = first;
         std::iter::from_fn(move || {
@@ -49,7 +49,8 @@ impl Slab {
         })
     }
 
-    /// The block that contains an address, searched from the `first` of its range on.
+    /// Returns the block that contains an address. The search begins at the `first` block of its
+    /// range.
     pub fn containing(&self, first: Id, address: Address) -> Option<Id> {
         let ends_after = |(_, block): &(Id, &Block)| address < block.end();
         let (id, block) = self.from(first).find(ends_after)?;

@@ -4,10 +4,11 @@ use super::block::{Id, NIL, Slab};
 use crate::size_class::{self, CLASSES, Set};
 use crate::slab::List;
 
-/// How many blocks of the lowest class, whose sizes differ by 1/128 at most, are compared.
+/// Maximum number of blocks of the lowest class that are compared. Their sizes differ by 1/128 at
+/// most.
 const LOOK: usize = 8;
 
-/// Free blocks by size.
+/// Free blocks in lists by size class.
 pub(super) struct Bins {
     lists: Vec<List>,
     filled: Set,
@@ -21,7 +22,7 @@ impl Bins {
         }
     }
 
-    /// Whether there is no block.
+    /// True if there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.filled.last().is_none()
     }
@@ -51,7 +52,7 @@ impl Bins {
         }
     }
 
-    /// The smallest block that fits, as far as classes and a short look can tell.
+    /// Returns the smallest block that fits, as far as the classes and [`LOOK`] comparisons tell.
     #[inline]
     pub fn best(&self, slab: &Slab, bytes: u64) -> Option<Id> {
         let low = size_class::floor(bytes);
@@ -90,7 +91,7 @@ impl Bins {
         largest
     }
 
-    /// All blocks from a class on.
+    /// All blocks of a class and the classes above.
     pub fn at_least(&self, slab: &Slab, class: usize) -> Vec<Id> {
         let mut found = Vec::new();
         let mut class = class;

@@ -1,6 +1,6 @@
-//! A set of small numbers.
+//! Sets of small numbers, as bits.
 
-/// A set of small numbers, a bit each.
+/// A set of small numbers, one bit each.
 #[derive(Default)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -26,7 +26,8 @@ impl Bits {
         }
     }
 
-    /// Whether there is no other member than this number, as far as one look can tell.
+    /// True if the set has no other member than this number. False also if the set is too large for
+    /// one look.
     #[inline]
     pub fn is_within(&self, number: u32) -> bool {
         match self.0.as_slice() {
@@ -35,7 +36,7 @@ impl Bits {
         }
     }
 
-    /// The first member from a number on.
+    /// First member from a number on.
     pub fn next(&self, from: u32) -> Option<u32> {
         let index = from as usize / 64;
         let first = self.0.get(index)? & (!0 << (from % 64));

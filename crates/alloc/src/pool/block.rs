@@ -1,43 +1,42 @@
-//! Ranges of addresses: handed out, free, or without memory behind them.
+//! Blocks: ranges of addresses that are allocated, free, or without memory.
 
 use crate::handles::{Address, Context};
 pub(super) use crate::slab::{Id, NIL};
 use crate::slab::{Item, Link, Linked, UNLINKED};
 use std::collections::HashMap;
 
-/// All ranges of a pool.
 pub(super) type Slab = crate::slab::Slab<Block>;
-/// Something for each address that a block begins at.
+/// Values by the address of a block.
 pub(super) type ByAddress<T> = HashMap<Address, T, Hashing>;
 #[cfg(test)]
 use super::tests::look_ups::Counted as Hashing;
 #[cfg(not(test))]
 use rustc_hash::FxBuildHasher as Hashing;
 
-/// The queue of what is free for everybody: no stream's.
+/// Number of the queue of blocks that are free for all streams. It serves no stream.
 pub(super) const SHARED: u32 = 0;
-/// What a range is doing.
+/// State of a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// In the caller's hands.
+    /// Allocated, and held by a caller.
     Live,
     /// Free, with memory behind it, and in a bin.
     Free,
-    /// Free and kept at hand, not merged with its neighbours.
+    /// Free and cached by its exact size, not merged with adjacent blocks.
     Unmerged,
     /// Addresses without memory.
     Unmapped,
-    /// Free, but its memory is in use at another address already: to be unmapped when its work is over.
+    /// Free, but its memory is in use at another address already. It is unmapped when its work is
+    /// complete.
     Stale,
-    /// Being mapped or unmapped.
+    /// Being mapped, unmapped or waited for.
     Busy,
     /// Freed, but a graph may still use it.
     Quarantined,
-    /// At hand in a thread cache, or in the hands of a caller that has it from there.
+    /// Free in a thread cache, or allocated from one.
     InThreadCache,
 }
 
-/// A range of addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub address: u64,
@@ -47,27 +46,27 @@ pub(super) struct Block {
     /// The fence of `queue` after which no work uses its memory.
     pub fence: u64,
     pub queue: u32,
-    /// The context of the stream that it was last handed out or freed on.
+    /// Context of the stream that it was last allocated or freed on.
     pub context: Context,
-    /// Tells apart the allocations that had this address.
+    /// Number that tells apart the allocations at one address.
     pub serial: u32,
-    /// The neighbours in address order.
+    /// Adjacent blocks in address order.
     pub left: Id,
     pub right: Id,
     pub bin: Link,
     pub class: u32,
-    /// The capture group that it was last handed out under; 0: none.
+    /// Set of captures that it was last allocated under; 0 for none.
     pub group: u32,
-    /// The background thread's tick when it was freed.
+    /// Tick of the background thread at which it was freed.
     pub tick: u32,
     pub state: State,
-    /// In the part of the addresses that small requests share.
+    /// True in the part of the addresses that small requests share.
     pub small: bool,
-    /// Handed out for no stream in particular, and live.
+    /// True while it is live and allocated for no particular stream.
     pub for_all: bool,
-    /// Reached from outside the process: its allocation is freed with it.
+    /// True if it was exported from the process: its allocation is freed with it.
     pub exported: bool,
-    /// The thread cache that it is in, if it is in one.
+    /// Number of the thread cache that it is in, if it is in one.
     pub part: u8,
 }
 

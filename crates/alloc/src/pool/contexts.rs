@@ -1,4 +1,4 @@
-//! What the program does to streams, contexts, captures and graphs, as far as a pool must know of it.
+//! Streams, contexts, captures and graphs of the program, as far as a pool must know of them.
 
 use super::block::{Id, State as Is};
 use super::serve::Pool;
@@ -9,13 +9,14 @@ use crate::handles::Stream;
 use crate::rules::{self, Call};
 use crate::types::PATIENCE;
 
-/// A point in the frees of each of some streams, taken before they are synchronised.
+/// Fences of some streams' queues, taken before these streams are synchronised.
 #[derive(Clone, Debug, Default)]
 pub struct Mark(Vec<(u32, u64)>);
 
 impl<D: Driver> Pool<D> {
-    /// A point before a stream, or a whole context, is synchronised; see [`Pool::synchronized`].
-    /// `alone`: no other context's work may use what was freed on no stream in particular.
+    /// Marks the frees before a stream, or a whole context, is synchronised; see
+    /// [`Pool::synchronized`]. `alone`: no other context's work may use memory freed on no
+    /// particular stream.
     pub fn mark(&self, context: Context, stream: Option<Stream>, alone: bool) -> Mark {
         let mut state = self.state.lock();
         let mut marks = Vec::new();
@@ -39,7 +40,8 @@ impl<D: Driver> Pool<D> {
         Mark(marks)
     }
 
-    /// What was marked has been synchronised: what was freed before is complete.
+    /// Takes note that the marked streams were synchronised: all work before the marked frees is
+    /// complete.
     pub fn synchronized(&self, marks: &Mark) {
         let mut state = self.state.lock();
         for (queue, fence) in &marks.0 {
@@ -50,8 +52,8 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// A stream is about to be destroyed: what was freed on it is free when its work is over. A stream
-    /// with the same handle later is another one.
+    /// Takes note that a stream is about to be destroyed: its blocks are free for all streams when
+    /// its work is complete. A later stream with the same handle is another one.
     pub fn stream_gone(&self, driver: &D, stream: Stream) {
         if self.state.lock().queues.known(stream).is_none() {
             return;
@@ -70,7 +72,7 @@ impl<D: Driver> Pool<D> {
             .queues
             .at(queue)
             .is_some_and(|queue| queue.fences.lacks_record());
-        // It may be the one that captures.
+        // The stream itself may capture.
         let may_record = rules::may_call(Call::Record, state.captures.is_open());
         drop(state);
         let recorded = !rules::needs_last_event(lacks)
@@ -87,7 +89,8 @@ impl<D: Driver> Pool<D> {
         void.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// A thread has ended, and with it its default streams. Calls the driver for nothing.
+    /// Takes note that a thread and its default streams have ended. Makes no driver call but to
+    /// retire events.
     pub fn thread_gone(&self, driver: &D, thread: u64) {
         let mut state = self.state.lock();
         let mut void = Vec::new();
@@ -108,10 +111,9 @@ impl<D: Driver> Pool<D> {
         events.into_iter().for_each(|event| driver.retire(event));
     }
 
-    /// Takes note that a context has ended with its streams. Their work is complete, their events are void.
-    /// Frees the blocks that were allocated in it for no stream in particular.
-    /// Other contexts may still use those.
-    /// Returns their bytes.
+    /// Takes note that a context has ended with its streams. Their work is complete, and their
+    /// events are void. Frees the blocks that were allocated in it for no particular stream; other
+    /// contexts may still use these. Returns the bytes freed.
     pub fn context_gone(&self, driver: &D, context: Context) -> u64 {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
@@ -127,8 +129,8 @@ impl<D: Driver> Pool<D> {
         gone
     }
 
-    /// Takes note that all work is complete, if no context is left that could use the device's memory.
-    /// `is_alone` tells that; a free after its answer belongs to a later fence.
+    /// Takes note that all work is complete, if no remaining context could use the device's memory.
+    /// `is_alone` tells this; a free after its answer belongs to a later fence.
     pub fn device_idle(&self, is_alone: impl FnOnce() -> bool) {
         let device = Stream::all_of_device(self.device);
         let mut state = self.state.lock();
@@ -147,35 +149,37 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// A stream is about to capture, under a number that no other capture has: no fence is made until
-    /// that ends.
+    /// Takes note that a stream is about to capture, under a number of its own. No fence is made
+    /// until the capture ends.
     pub fn capture_began(&self, capture: u64) {
-        // A thread that makes a fence holds this: none is being made when the capture begins. One that waits
-        // for the device may take longer; the capture must not wait for ever.
+        // A thread that makes a fence holds this lock, so no fence is being made when the capture
+        // begins. A thread that waits for the device may hold it for longer, and the capture must
+        // not wait forever.
         let _misses = self.misses.try_lock_for(PATIENCE);
         self.state.lock().captures.began(capture);
     }
 
-    /// A capture ended in `graph`, or in nothing.
+    /// Takes note that a capture ended in `graph`, or in nothing.
     pub fn capture_ended(&self, capture: u64, graph: Option<u64>) {
         let mut state = self.state.lock();
         let blocks = state.captures.ended(capture, graph);
         state.return_blocks(blocks);
     }
 
-    /// A capture that goes on cannot end in a graph any more: the driver has invalidated it.
+    /// Takes note that an open capture cannot end in a graph any more: the driver has invalidated
+    /// it.
     pub fn capture_broken(&self, capture: u64) {
         let mut state = self.state.lock();
         let blocks = state.captures.broken(capture);
         state.return_blocks(blocks);
     }
 
-    /// `to` was instantiated, cloned or updated from `from`, or contains it.
+    /// Takes note that `to` was instantiated, cloned or updated from `from`, or contains it.
     pub fn graph_derived(&self, from: u64, to: u64) {
         self.state.lock().captures.derived(from, to);
     }
 
-    /// A graph or an instance of one was destroyed.
+    /// Takes note that a graph or an instance of one was destroyed.
     pub fn graph_destroyed(&self, graph: u64) {
         let mut state = self.state.lock();
         let blocks = state.captures.destroyed(graph);
@@ -198,7 +202,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// What graphs may still use waits for what its device does, not for a context that has ended.
+    /// Makes the quarantined blocks of an ended context wait for the whole device instead.
     fn forget_context(&mut self, context: Context) {
         if self.stats.quarantined == 0 {
             return;
@@ -211,7 +215,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Forgets everything. Returns the events.
+    /// Forgets all blocks, memory and queues. Returns the events.
     pub fn clear(&mut self) -> Vec<E> {
         let mut events = Vec::new();
         for number in self.queues.numbers() {

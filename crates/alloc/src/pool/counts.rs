@@ -4,7 +4,7 @@ use super::serve::Pool;
 use crate::driver::Driver;
 
 impl<D: Driver> Pool<D> {
-    /// Number of stream queues: those of streams that exist, and of others that are still kept.
+    /// Number of stream queues, including queues without a stream.
     pub fn stream_queues(&self) -> usize {
         let mut state = self.state.lock();
         let numbers = state.queues.numbers();

@@ -1,4 +1,4 @@
-//! Queues that end: their blocks go to others.
+//! Queues that end, and the move of their blocks to other queues.
 
 use super::block::{Id, SHARED, State as Is};
 use super::state::State;
@@ -7,8 +7,8 @@ use crate::handles::{Context, Stream};
 use crate::rules;
 
 impl<E: Copy> State<E> {
-    /// A queue and a fence behind everything that was submitted to a context, or to its device if it has
-    /// ended.
+    /// Returns a queue and a fence behind all work submitted to a context, or to the whole device
+    /// for context 0.
     pub fn behind_all_of(&mut self, context: Context) -> (u32, u64) {
         let queue = self.queues.of(match context {
             Context(0) => Stream::all_of_device(self.device),
@@ -17,7 +17,7 @@ impl<E: Copy> State<E> {
         (queue, self.queues.join(queue))
     }
 
-    /// Ends a queue whose stream and work are over: its blocks are free for everybody.
+    /// Ends a queue that has no stream and only complete work: its blocks are free for all streams.
     pub fn end_queue(&mut self, queue: u32) {
         if !self.queues.can_end(queue) {
             return;
@@ -26,9 +26,9 @@ impl<E: Copy> State<E> {
         self.queues.end(queue);
     }
 
-    /// Ends the queues of a context that ends with its streams, whose work is complete.
-    /// Blocks that were freed on no stream in particular wait for the other contexts of the device.
-    /// Returns events that are of no use any more.
+    /// Ends the queues of a context that ends with its streams, whose work is complete. Blocks
+    /// freed on no particular stream wait for the other contexts of the device. Returns the events
+    /// that are no longer needed.
     pub fn end_queues_of(&mut self, context: Context) -> Vec<E> {
         let mut events = Vec::new();
         for number in self.queues.numbers() {
@@ -52,9 +52,9 @@ impl<E: Copy> State<E> {
         events
     }
 
-    /// Ends a queue whose stream is gone and whose last work is known only as a part of a context's.
-    /// Its blocks wait for that context, or for the device if `context` is 0.
-    /// Returns events that are of no use any more.
+    /// Ends a queue without a stream, whose last work is known only as a part of a context's. Its
+    /// blocks wait for that context, or for the device if `context` is 0. Returns the events that
+    /// are no longer needed.
     pub fn merge_queue(&mut self, queue: u32, context: Context) -> Vec<E> {
         self.queues.unlist(queue);
         let (every, behind) = self.behind_all_of(context);
@@ -73,7 +73,7 @@ impl<E: Copy> State<E> {
         events.unwrap_or_default()
     }
 
-    /// Moves all blocks of a queue that are not in use to others.
+    /// Moves all free blocks of a queue to other queues.
     fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
         for small in [false, true] {
             while let Some(id) = self
@@ -86,14 +86,14 @@ impl<E: Copy> State<E> {
                 (block.queue, block.fence) = place;
                 self.insert(id);
             }
-            // Again where one that was moved was merged into one that was not.
+            // Repeated because a moved block may have been merged into one of this queue.
             loop {
                 let ids = self.free_of(queue, small, 0);
                 if ids.is_empty() {
                     break;
                 }
                 for id in ids {
-                    // One that was merged into another since is free no more.
+                    // A block that was merged into another since is not free any more.
                     let block = self.slab.at(id);
                     if block.state != Is::Free || block.queue != queue {
                         continue;

@@ -1,15 +1,15 @@
-//! Freed blocks kept at hand: one that is requested again in its exact size, on the stream that it was freed on, is handed
-//! out without being merged and split. Of blocks freed on no stream in particular the oldest is next: its work is over
-//! before that of the others.
+//! Freed blocks that are kept unmerged, by exact size. A request of the same size on the same
+//! stream gets one without a merge and a cut. Of the blocks freed on no particular stream the
+//! oldest is next, because its work is complete first.
 
 use super::block::{Id, NIL, Slab, State};
 
-/// Sizes kept at hand; a bit each in a word.
+/// Number of sizes that are kept; each has a bit in a word.
 pub(super) const SLOTS: usize = 64;
-/// Blocks of one size on one stream, at most.
+/// Maximum number of blocks of one size on an ordered queue.
 const DEPTH: u32 = 16;
 
-/// The blocks of one size: each has the one after it as `bin.older`.
+/// Blocks of one size. Each has the block after it as `bin.older`.
 #[derive(Clone, Copy)]
 struct Slot {
     size: u64,
@@ -17,7 +17,7 @@ struct Slot {
     count: u32,
 }
 
-/// The blocks at hand of one queue.
+/// Unmerged blocks of one queue in one part of the addresses.
 pub(super) struct ExactFit {
     slots: [Slot; SLOTS],
     /// The last block of each slot, where blocks are kept by [`ExactFit::keep_last`].
@@ -25,7 +25,6 @@ pub(super) struct ExactFit {
     filled: u64,
 }
 
-/// The slot of a size.
 #[inline]
 pub(super) fn slot(size: u64) -> usize {
     // Fibonacci hashing: the upper bits of the product depend on all bits of the size.
@@ -46,20 +45,20 @@ impl ExactFit {
         }
     }
 
-    /// The block of exactly this size that [`ExactFit::take`] takes.
+    /// Block of exactly this size that [`ExactFit::take`] takes next.
     #[inline(always)]
     pub fn next(&self, size: u64) -> Option<Id> {
         let slot = self.slots.get(slot(size))?;
         (slot.size == size && slot.count > 0).then_some(slot.next)
     }
 
-    /// Of each size the block that [`ExactFit::take`] takes.
+    /// Blocks that [`ExactFit::take`] takes next, one for each size.
     pub fn nexts(&self) -> impl Iterator<Item = (u64, Id)> {
         let filled = self.slots.iter().filter(|slot| slot.count > 0);
         filled.map(|slot| (slot.size, slot.next))
     }
 
-    /// Takes a block of exactly this size out.
+    /// Takes a block of exactly this size out, if there is one.
     #[inline(always)]
     pub fn take(&mut self, slab: &mut Slab, size: u64) -> Option<Id> {
         let index = slot(size);
@@ -76,7 +75,7 @@ impl ExactFit {
         Some(id)
     }
 
-    /// Keeps a block, as the next; false if there is no place for it.
+    /// Keeps a block as the next of its size. Returns false if there is no room for it.
     #[inline(always)]
     pub fn keep(&mut self, slab: &mut Slab, id: Id, size: u64) -> bool {
         let index = slot(size);
@@ -98,7 +97,7 @@ impl ExactFit {
         true
     }
 
-    /// Keeps a block, after all others of its size; false if there is no place for it.
+    /// Keeps a block after all others of its size. Returns false if there is no room for it.
     pub fn keep_last(&mut self, slab: &mut Slab, id: Id, size: u64) -> bool {
         let index = slot(size);
         let (Some(slot), Some(last)) = (self.slots.get_mut(index), self.last.get_mut(index)) else {
@@ -118,7 +117,7 @@ impl ExactFit {
         true
     }
 
-    /// Whether there is none.
+    /// True if no blocks are kept.
     pub fn is_empty(&self) -> bool {
         self.filled == 0
     }
@@ -128,7 +127,7 @@ impl ExactFit {
         self.nexts().map(|(size, _)| size).max().unwrap_or(0)
     }
 
-    /// Takes any block out.
+    /// Takes any block out, if there is one.
     pub fn pop(&mut self, slab: &mut Slab) -> Option<Id> {
         if self.filled == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Fences of a pool: which work is over, and streams that are made to wait for others.
+//! Fences of a pool: queries of complete work, and streams that wait for other streams.
 
 use super::block::{Id, State as Is};
 use super::serve::Pool;
@@ -10,14 +10,16 @@ use crate::rules::{self, Call};
 use crate::types::{Grant, Source};
 use std::ops::Range;
 
-/// Stream queues that one miss looks at, at most; the next miss goes on with others.
+/// Maximum number of stream queues that one miss queries. The next miss goes on with other queues.
 const LOOKS: u32 = 64;
-/// Pages that a pool may hold beyond what is allocated, however large it is: blocks end within pages. Fewer cost more
-/// memory than they save, since what moves is replaced by smaller blocks.
+/// Pages to which the spare part of the budget is limited, unless two parts in a thousand are more.
+/// Blocks end within pages, so a pool needs some pages to spare. Fewer cost more memory than they
+/// save, because smaller blocks take the place of moved memory.
 const HALF_PAGES: u64 = 16;
-/// Pages that it may hold beyond that for each thread cache.
+/// Additional pages in the budget for each thread cache in use.
 const CACHED_PAGES: u64 = 16;
-/// Stream queues of destroyed streams that are looked at when one more stream is destroyed.
+/// Maximum number of queues of destroyed streams that are queried when one more stream is
+/// destroyed.
 const ENDS: u32 = 4;
 
 /// Work that a request must come after: a fence of a queue, and the stream that the queue served.
@@ -28,7 +30,8 @@ struct After {
 }
 
 impl<E: Copy> State<E> {
-    /// Highest allocated so far, with a little to spare: what the pool may hold without moving memory.
+    /// Bytes that the pool may hold before it moves memory. This is the peak of the allocated
+    /// bytes, with `more` bytes counted as allocated, and a little to spare.
     pub fn budget(&self, more: u64) -> u64 {
         let most = self.stats.allocated.saturating_add(more);
         let most = self.stats.peak_allocated.max(most);
@@ -40,7 +43,8 @@ impl<E: Copy> State<E> {
             .saturating_add(beside)
     }
 
-    /// How a stream may come behind work of others: whether it is made to wait, or else the host.
+    /// Tells whether a stream may be made to wait for other work, and whether the host may wait
+    /// instead.
     fn ways(&self, stream: Stream) -> (bool, bool) {
         if stream.is_ordered() {
             return (self.settings.orders, self.settings.waits);
@@ -49,7 +53,7 @@ impl<E: Copy> State<E> {
         (orders, !orders)
     }
 
-    /// The smallest free block for a request, whatever work may still use it.
+    /// Returns the smallest free block for a request, even if work may still use it.
     fn pending(&mut self, need: u64) -> Option<Id> {
         let small = self.is_small(need);
         let mut best: Option<(u64, Id)> = None;
@@ -68,7 +72,8 @@ impl<E: Copy> State<E> {
         best.map(|(_, id)| id)
     }
 
-    /// Puts a block back for which no stream could wait. Its queue may have ended meanwhile.
+    /// Frees a reserved block again because no stream could wait for it. If its queue has ended
+    /// meanwhile, the block waits for the whole device.
     fn leave(&mut self, id: Id, after: &After) {
         if self.stream_of(after.queue) != after.freed_on {
             let place = self.behind_all_of(Context(0));
@@ -83,7 +88,8 @@ impl<E: Copy> State<E> {
         self.queues.get(queue).and_then(|queue| queue.stream)
     }
 
-    /// Where moved pieces were, now busy: those whose work there is over, or all of one handle.
+    /// Takes former places of moved pieces, as busy blocks: places whose work is complete, or all
+    /// places of one handle.
     pub fn stale(&mut self, handle: Option<u64>) -> Vec<(u32, u64)> {
         let all = std::mem::take(&mut self.space.stale);
         let is_ready = |(id, of): &(u32, u64)| match handle {
@@ -100,28 +106,28 @@ impl<E: Copy> State<E> {
 }
 
 impl<D: Driver> Pool<D> {
-    /// Finds out what is complete, and closes the open fences so that the next look can tell more. Only
-    /// by a miss; does nothing while a stream captures.
+    /// Queries all queues for complete work, and closes their open fences so that later queries
+    /// tell more. The caller holds the lock of misses. Does nothing while a stream captures.
     pub(super) fn refresh(&self, driver: &D) {
         self.look_at(driver, 0, u32::MAX, true);
     }
 
-    /// As [`Pool::refresh`], of some queues, others each time.
+    /// Queries some queues as [`Pool::refresh`] does, other queues each time.
     pub(super) fn refresh_some(&self, driver: &D) {
         let from = self.state.lock().next_look;
         let next = self.look_at(driver, from, LOOKS, true);
         self.state.lock().next_look = next;
     }
 
-    /// Ends some of the queues whose stream is gone and whose work is over.
+    /// Ends some of the queues that have no stream and no incomplete work.
     pub(super) fn end_some(&self, driver: &D) {
         let from = self.state.lock().next_end;
         let next = self.look_at(driver, from, ENDS, false);
         self.state.lock().next_end = next;
     }
 
-    /// Asks about the events of at most `most` queues, from number `from` on and then from the first. Returns the number to
-    /// go on from: 0 if all were asked about.
+    /// Queries at most `most` queues, from number `from` on and then from the first. Returns the
+    /// number to go on from: 0 if all were queried.
     fn look_at(&self, driver: &D, from: u32, most: u32, all: bool) -> u32 {
         let mut left = most;
         for (mut queue, upto) in [(from, u32::MAX), (0, from)] {
@@ -136,8 +142,8 @@ impl<D: Driver> Pool<D> {
         0
     }
 
-    /// Finds out what is complete of the first queue in a range for which that is not known: its number.
-    /// `all`: also where the stream is there.
+    /// Queries the first queue in a range that may have incomplete fences, and returns its number.
+    /// Without `all`, skips queues whose stream exists.
     fn look(&self, driver: &D, queues: Range<u32>, all: bool) -> Option<u32> {
         let (mut from, mut closed) = (queues.start, false);
         loop {
@@ -183,7 +189,8 @@ impl<D: Driver> Pool<D> {
                 && !closed
                 && self.close(driver, queue, stream).is_some()
             {
-                // Asked at once: the request need not take new memory while a block is free whose work is over.
+                // Queried at once: the request need not take new memory if the work of a free block
+                // is complete.
                 closed = true;
                 continue;
             }
@@ -191,7 +198,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Closes a queue's open fence and records its event. `None`: that failed.
+    /// Closes a queue's open fence and records its event. `None` if that fails.
     pub(super) fn close(&self, driver: &D, queue: u32, stream: Stream) -> Option<(u64, D::Event)> {
         let fence = self.state.lock().queues.at(queue)?.fences.close_if_joined();
         let event = driver.record(stream).ok()?;
@@ -201,8 +208,9 @@ impl<D: Driver> Pool<D> {
         Some((fence, event))
     }
 
-    /// A free block that other work may still use. The stream, or else the host, waits for that work.
-    /// No other thread can take the block during the wait. `None`: there is no such block.
+    /// Takes a free block that other work may still use. The stream, or else the host, waits for
+    /// this work. No other thread can take the block during the wait. `None` if there is no such
+    /// block or the wait fails.
     pub(super) fn take_ordered(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
         let mut state = self.state.lock();
         let (orders, waits) = state.ways(stream);
@@ -234,14 +242,14 @@ impl<D: Driver> Pool<D> {
         Some(state.grown(id, queue, bytes, source))
     }
 
-    /// Makes a stream, or else the host, wait for a fence of a queue. `None`: that cannot be.
+    /// Makes a stream, or else the host, wait for a fence of a queue. `None` if that is impossible.
     fn order_behind(&self, driver: &D, stream: Stream, after: &After) -> Option<Source> {
         let mut state = self.state.lock();
         let (orders, _) = state.ways(stream);
         let queue = state.queues.of(stream);
         let at = state.queues.at(after.queue)?;
         let covering = at.fences.covering(after.fence);
-        // The number may serve another stream by now.
+        // The queue may serve another stream by now.
         if at.stream != after.freed_on {
             return None;
         }
@@ -261,8 +269,8 @@ impl<D: Driver> Pool<D> {
         Some(Source::Ordered)
     }
 
-    /// The fence and event that cover all that was freed on a queue. `None`: it is over, or there is no
-    /// telling.
+    /// Returns a fence and an event that cover all frees on a queue. `None` if the work is
+    /// complete, or if no event can be recorded.
     fn latest(&self, driver: &D, queue: u32) -> Option<(u64, D::Event)> {
         let mut state = self.state.lock();
         let at = state.queues.at(queue)?;
@@ -274,7 +282,8 @@ impl<D: Driver> Pool<D> {
         self.close(driver, queue, stream)
     }
 
-    /// Makes a stream wait for all others that have freed something. `None`: for none.
+    /// Makes a stream wait for all other streams that have freed blocks. `None` if it waits for
+    /// none.
     pub(super) fn order_behind_all(&self, driver: &D, stream: Stream) -> Option<Source> {
         let mut state = self.state.lock();
         if state.captures.is_open() || !state.ways(stream).0 {
@@ -303,7 +312,7 @@ impl<D: Driver> Pool<D> {
         self.state.lock().queues.pending(queue)
     }
 
-    /// Waits until all work that used what is free is over, as far as it can be waited for.
+    /// Waits until all work that used free blocks is complete, as far as the host can wait for it.
     pub(super) fn finish_all(&self, driver: &D) {
         let mut next = 0;
         while let Some(queue) = self.pending_from(next) {
@@ -325,8 +334,8 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Waits, while streams capture, until the work is over that used what is free on a queue. Returns the
-    /// fence that is complete then.
+    /// Waits, while streams capture, until the work on a queue's free blocks is complete. Returns
+    /// the fence that is complete then.
     fn finish_beside(&self, driver: &D, queue: u32) -> Option<u64> {
         let wait = |event| driver.wait_beside(event).is_ok();
         let mut state = self.state.lock();
@@ -351,7 +360,8 @@ impl<D: Driver> Pool<D> {
         driver.drain(stream).ok().map(|()| fence)
     }
 
-    /// Waits until the work that used a block is over. False: it cannot be waited for.
+    /// Waits until the work that used a block is complete. Returns false if the host cannot wait
+    /// for it.
     pub(super) fn finish(&self, driver: &D, id: u32) -> bool {
         let mut state = self.state.lock();
         if state.is_complete(id) {

@@ -1,4 +1,4 @@
-//! What a program asks of a pool beside memory, and what the background thread does with it.
+//! Operations of a pool besides allocation, as the program or the background thread requests them.
 
 use super::serve::{Pool, first_threshold};
 use super::state::State;
@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl<D: Driver> Pool<D> {
-    /// Gives free memory back until at most `keep` bytes are held, as far as its work is known to be
-    /// over. Returns the bytes given back.
+    /// Gives free memory back to the driver until at most `keep` bytes are held, if its work is
+    /// known to be complete. Returns the bytes given back.
     pub fn trim(&self, driver: &D, keep: u64) -> u64 {
         let _misses = self.misses.lock();
         self.refresh(driver);
@@ -26,7 +26,8 @@ impl<D: Driver> Pool<D> {
         given
     }
 
-    /// As [`Pool::trim`], of what is held for streams: what `cudaMalloc` had of late stays for it.
+    /// Trims the memory held for streams as [`Pool::trim`] does. Memory that `cudaMalloc` used
+    /// recently stays for it.
     pub fn trim_streams(&self, driver: &D, keep: u64) -> u64 {
         let keep = keep - keep % PAGE;
         let given = self.trim(driver, keep.saturating_add(self.stats().kept_for_all()));
@@ -34,9 +35,10 @@ impl<D: Driver> Pool<D> {
         given
     }
 
-    /// Memory is short elsewhere: all that is free goes back; `waits`: also what work still uses, after
-    /// that. Gives nothing back if another thread looks for memory in this pool for longer than `patience`: it may
-    /// wait for the caller. Returns the bytes given back.
+    /// Gives all free memory back, because memory is short elsewhere. With `waits`, first waits for
+    /// the work that still uses it. Gives nothing back if another thread searches for memory in
+    /// this pool for longer than `patience`: it may wait for the caller. Returns the bytes given
+    /// back.
     pub fn make_room(&self, driver: &D, waits: bool, patience: Duration) -> u64 {
         let Some(_misses) = self.misses.try_lock_for(patience) else {
             return 0;
@@ -49,8 +51,9 @@ impl<D: Driver> Pool<D> {
         self.reap(driver) + self.give_back(driver, u64::MAX, 0)
     }
 
-    /// Memory is short in another process: about this many bytes go back of what no work uses any more. Waits for no
-    /// work, and for other threads in this pool no longer than `patience`. Returns the bytes given back.
+    /// Gives back about `bytes` bytes of free memory that no work uses, because another process
+    /// lacks memory. Does not wait for work, and waits for other threads in this pool no longer
+    /// than `patience`. Returns the bytes given back.
     pub fn give_complete(&self, driver: &D, bytes: u64, patience: Duration) -> u64 {
         let Some(_misses) = self.misses.try_lock_for(patience) else {
             return 0;
@@ -59,8 +62,9 @@ impl<D: Driver> Pool<D> {
         self.reap(driver) + self.give_back(driver, bytes, 0)
     }
 
-    /// One tick of the background thread's clock: what was freed [`TICKS_TO_DECAY`] ticks ago and not asked
-    /// for since goes back, if its work is over. Returns the bytes given back.
+    /// Advances the background thread's clock by one tick. Gives back memory that was freed
+    /// [`TICKS_TO_DECAY`] ticks ago and not requested since, if its work is complete. Returns the
+    /// bytes given back.
     pub fn decay(&self, driver: &D) -> u64 {
         let Some(_misses) = self.misses.try_lock() else {
             return 0;
@@ -78,12 +82,12 @@ impl<D: Driver> Pool<D> {
         given
     }
 
-    /// Whether the pool holds more than it is to keep when a stream, event or context is synchronised
+    /// True if the pool holds more than it may keep when a stream, event or context is synchronised
     /// (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`).
     #[inline]
     pub fn is_above_threshold(&self) -> bool {
         let threshold = self.threshold.load(Ordering::Relaxed);
-        // What is held for streams is counted in whole pages.
+        // Memory held for streams is counted in whole pages.
         threshold != u64::MAX && self.holds_more_than(threshold - threshold % PAGE) && {
             let stats = self.stats();
             stats.reserved_on_streams() > threshold && stats.reserved > stats.allocated
@@ -94,7 +98,7 @@ impl<D: Driver> Pool<D> {
         self.state.lock_without_caches().stats.reserved > bytes
     }
 
-    /// Bytes to keep at a synchronisation.
+    /// Bytes that the pool keeps at a synchronisation.
     pub fn threshold(&self) -> u64 {
         self.threshold.load(Ordering::Relaxed)
     }
@@ -104,29 +108,29 @@ impl<D: Driver> Pool<D> {
         self.threshold.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a stream may be made to wait for another so that it can have its memory
+    /// Sets whether a stream may be made to wait for another stream to get its freed memory
     /// (`CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`).
     pub fn set_orders(&self, orders: bool) {
         self.state.lock().settings.orders = orders;
     }
 
-    /// The highest figures start anew from the present ones.
+    /// Resets the peak of the bytes held to their present number.
     pub fn reset_peak_reserved(&self) {
         let mut state = self.state.lock();
         state.stats.reset_peak_reserved();
     }
 
-    /// As [`Pool::reset_peak_reserved`], for what is handed out.
+    /// Resets the peak of the bytes requested to their present number.
     pub fn reset_peak_requested(&self) {
         let mut state = self.state.lock();
         state.stats.reset_peak_requested();
     }
 
-    /// Devices, by ordinal, that may use the pool's pages from now on; its own always may. To driver allocations the
-    /// driver's own peer access applies.
+    /// Lets these devices, by ordinal, and no others use the pool's pages; its own device always
+    /// may. Driver allocations follow the driver's own peer access.
     ///
     /// # Errors
-    /// The driver's; some of the memory may have changed hands then.
+    /// The driver's error; the access to some of the memory may have changed by then.
     pub fn set_access(&self, driver: &D, others: &[i32]) -> Result<(), D::Error> {
         let mut misses = self.misses.lock();
         let mut devices = vec![self.device];
@@ -156,18 +160,19 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Devices, by ordinal, that may use the pool's memory; its own is the first.
+    /// Ordinals of the devices that may use the pool's memory; its own is the first.
     pub fn devices(&self) -> Vec<i32> {
         self.misses.lock().devices.clone()
     }
 
-    /// The driver's function that refused memory in pieces, and its error: the pool can serve nothing
-    /// new.
+    /// Name of the driver function that refused memory in pieces, and its error. The pool cannot
+    /// get new memory then.
     pub fn refusal(&self) -> Option<(&'static str, D::Error)> {
         self.misses.lock().refusal
     }
 
-    /// A pool without any memory gives its addresses back. False: it has memory.
+    /// Gives the addresses of a pool without memory back to the driver. Returns false if the pool
+    /// has memory.
     pub fn vacate(&self, driver: &D) -> bool {
         let mut misses = self.misses.lock();
         let mut state = self.state.lock();
@@ -187,7 +192,7 @@ impl<D: Driver> Pool<D> {
         true
     }
 
-    /// An empty pool serves anew, under other settings with the same kind of memory.
+    /// Opens an empty pool again, under other settings with the same kind of memory.
     pub fn reopen(&self, settings: Settings) {
         let mut misses = self.misses.lock();
         misses.devices = vec![self.device];
@@ -199,8 +204,9 @@ impl<D: Driver> Pool<D> {
         state.calm = 0;
     }
 
-    /// The address of a block left the process, where it may be registered. Memory in pages stays where it is for as
-    /// long as the pool lives, and other blocks may be placed there. A driver allocation is freed with its block.
+    /// Takes note that the address of a block left the process: the memory may be registered
+    /// outside. Memory in pages stays where it is while the pool lives, and other blocks may be
+    /// placed there. A driver allocation is freed with its block.
     pub fn exported(&self, address: u64) {
         let mut state = self.state.lock();
         let Some(id) = state.find(address) else {
@@ -219,7 +225,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// The block in the caller's hands that contains an address.
+    /// Returns the live block that contains an address.
     pub fn find(&self, address: u64) -> Option<LiveBlock> {
         if !self.owns(address) {
             return None;
@@ -237,7 +243,7 @@ impl<D: Driver> Pool<D> {
         })
     }
 
-    /// Bytes of the largest block that is free, whatever still has to be waited for.
+    /// Bytes of the largest free block, even if work may still use it.
     pub fn largest_free(&self) -> u64 {
         let mut state = self.state.lock();
         let State { queues, slab, .. } = &mut *state;
@@ -254,43 +260,44 @@ impl<D: Driver> Pool<D> {
         largest
     }
 
-    /// What the pool holds and did.
+    /// Returns the counters of the pool.
     pub fn stats(&self) -> Stats {
         self.state.lock().stats
     }
 
-    /// As [`Pool::stats`]; `None` while something has the lock.
+    /// Returns [`Pool::stats`]; `None` while a thread has the lock.
     #[cfg(test)]
     pub(crate) fn peek(&self) -> Option<Stats> {
         Some(self.state.try_lock()?.stats)
     }
 
-    /// [`Stats::given_up`] as of now, with all blocks left where they are.
+    /// Returns [`Stats::given_up`] without a flush of the thread caches.
     #[cfg(test)]
     pub(crate) fn given_up(&self) -> u64 {
         self.state.lock_without_caches().stats.given_up
     }
 
-    /// There are thread caches from here on, as if threads had waited for the lock.
+    /// Starts the thread caches, as if threads had contended for the lock.
     #[cfg(test)]
     pub(crate) fn contend(&self) {
         self.state.caches.begin();
     }
 
-    /// The pool's lock, held.
+    /// Returns the pool's lock, held.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop {
         self.state.lock_without_caches()
     }
 
-    /// How often memory went back to the driver; `None` while the driver is being told of some, and the sum of what it
-    /// has and what is held says nothing.
+    /// Number of times that memory was given back to the driver. `None` while some is being given
+    /// back: the sum of free and held bytes is wrong then.
     pub fn returns(&self) -> Option<u64> {
         let state = self.state.lock();
         (!state.tells).then_some(state.stats.released)
     }
 
-    /// Bytes held from the driver; `None` while another thread has the lock. For callers that must not wait.
+    /// Bytes held from the driver; `None` while another thread has the lock. For callers that must
+    /// not wait.
     pub fn reserved_now(&self) -> Option<u64> {
         Some(self.state.try_lock_without_caches()?.stats.reserved)
     }

@@ -1,4 +1,4 @@
-//! Free blocks: in the bins of their queues, and merged with their neighbours.
+//! Free blocks, in the bins of their queues and merged with adjacent blocks.
 
 use super::block::SHARED;
 use super::block::{Id, NIL, State as Is};
@@ -7,13 +7,13 @@ use crate::fences;
 use crate::rules;
 
 impl<E: Copy> State<E> {
-    /// Merges what is kept at hand.
+    /// Merges the unmerged blocks of all queues.
     pub fn merge_all(&mut self) {
         self.merge(true, u32::MAX, true);
         self.merge(false, u32::MAX, true);
     }
 
-    /// Merges what is kept at hand of at most `most` queues; `all` as in [`State::merge_of`].
+    /// Merges the unmerged blocks of at most `most` queues; `all` as in [`State::merge_of`].
     pub fn merge(&mut self, small: bool, most: u32, all: bool) {
         let mut at = 0;
         for _ in 0..most {
@@ -25,8 +25,9 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Merges what a queue keeps at hand. Unless it is to be `all`, blocks that were freed on no stream in particular and
-    /// whose work is not over stay: a free block that takes one in waits for the same work.
+    /// Merges the unmerged blocks of a queue. Without `all`, an unordered queue keeps unmerged the
+    /// blocks that its later work may not use yet: a free block merged with one of them would wait
+    /// for the same work.
     pub fn merge_of(&mut self, queue: u32, small: bool, all: bool) {
         while let Some(at) = self.queues.at(queue)
             && let Some(id) = match at.ordered || all {
@@ -38,8 +39,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// As [`State::merge_all`], and merges what is free for everybody with its neighbours, whichever
-    /// stream it was freed on.
+    /// Merges all unmerged blocks. Then merges adjacent free blocks whose work is complete, even if
+    /// they were freed on different streams.
     pub fn consolidate(&mut self) {
         self.merge_all();
         let mut at = 0;
@@ -47,7 +48,7 @@ impl<E: Copy> State<E> {
             at = queue + 1;
             for small in [false, true] {
                 for id in self.free_of(queue, small, 0) {
-                    // One that was merged into another since is free no more.
+                    // A block that was merged into another since is not free any more.
                     if self.slab.at(id).state == Is::Free
                         && rules::may_consolidate(self.is_complete(id))
                     {
@@ -59,7 +60,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Makes a block free. It is merged with free neighbours where no later request has to wait longer for that.
+    /// Makes a block free. Merges it with adjacent free blocks if no later request has to wait
+    /// longer for that.
     pub fn insert(&mut self, id: Id) {
         let mut id = id;
         self.slab.at_mut(id).state = Is::Free;
@@ -86,7 +88,7 @@ impl<E: Copy> State<E> {
             && (a.queue == b.queue || self.is_complete(neighbour) || self.is_complete(id))
     }
 
-    /// Makes `right` a part of its neighbour `left`.
+    /// Makes `right` a part of the adjacent block `left`.
     pub fn absorb(&mut self, left: Id, right: Id) {
         let is_over = self.is_complete(left);
         self.slab.at_mut(right).state = Is::Busy;
@@ -101,7 +103,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Puts a free block into its queue's bin.
+    /// Puts a free block into the bin of its queue.
     pub fn list(&mut self, id: Id) {
         let block = self.slab.at_mut(id);
         block.state = Is::Free;
@@ -110,7 +112,7 @@ impl<E: Copy> State<E> {
             bins.insert(&mut self.slab, id);
             return;
         }
-        // Of a queue that has ended since: free for everybody.
+        // Its queue has ended since: the block is free for all streams.
         let block = self.slab.at_mut(id);
         (block.queue, block.fence) = (SHARED, 0);
         if let Some(bins) = self.queues.bins_mut(SHARED, small) {

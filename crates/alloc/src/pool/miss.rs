@@ -1,4 +1,5 @@
-//! Requests that no free memory answers: one way after the other to have memory, each slower than the one before.
+//! Requests that no free memory answers. The pool tries one way after another to get memory, each
+//! slower than the one before.
 
 use super::backing::mapping::{Mapping, Mode, PageSource};
 use super::backing::space::Piece;
@@ -13,7 +14,7 @@ use crate::types::Grant;
 use crate::types::Source;
 use std::sync::atomic::Ordering;
 
-/// The smallest range of addresses that is asked for where larger ones are refused.
+/// Bytes of the smallest range of addresses that is requested where the driver refuses larger ones.
 const LEAST_ADDRESSES: u64 = 1 << 30;
 impl<D: Driver> Pool<D> {
     #[cold]
@@ -46,7 +47,7 @@ impl<D: Driver> Pool<D> {
         Err(error)
     }
 
-    /// One way after the other to have memory for a request, each slower than the one before.
+    /// Tries one way to get memory for a request: takes a block that became free, or else grows.
     fn search(
         &self,
         driver: &D,
@@ -84,7 +85,7 @@ impl<D: Driver> Pool<D> {
                 Some(Source::Waited)
             }
             Mode::Last => {
-                // What did not work out has fences of its own.
+                // A mapping that failed in an earlier mode has fences of its own.
                 self.finish_all(driver);
                 if self.give_back(driver, u64::MAX, 0) == 0 {
                     return Err(D::OUT_OF_MEMORY);
@@ -102,7 +103,8 @@ impl<D: Driver> Pool<D> {
         self.grow(driver, misses, stream, bytes, mode)
     }
 
-    /// Memory for a request while what the thread caches have stays there, as long as the pool need not save it.
+    /// Gets memory for a request without a flush of the thread caches. `None` unless the budget
+    /// allows it and no stream captures.
     fn grow_beside_caches(
         &self,
         driver: &D,
@@ -117,7 +119,7 @@ impl<D: Driver> Pool<D> {
         grown?.ok()
     }
 
-    /// New memory, or free memory from elsewhere in the pool, for a request.
+    /// Gets new memory for a request, or free memory from elsewhere in the pool.
     fn grow(
         &self,
         driver: &D,
@@ -163,7 +165,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Reserves addresses: half of what was asked for where that is refused.
+    /// Reserves addresses. Requests half as many where the driver refuses.
     fn reserve(
         &self,
         driver: &D,
@@ -185,7 +187,8 @@ impl<D: Driver> Pool<D> {
             }
         };
         (misses.reserved, misses.refusal) = (Some((base, bytes)), None);
-        // Pages lie at multiples of their size, whatever the driver's addresses begin and end with.
+        // Pages lie at multiples of their size, even if the driver's range begins or ends
+        // elsewhere.
         let first = base.next_multiple_of(page);
         let bytes = (bytes - (first - base)) / page * page;
         let mut state = self.state.lock();
@@ -194,7 +197,8 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Gives back the pieces that are too large for what a mapping needs, after their work.
+    /// Gives the pieces that are too large for a mapping back to the driver, after their work is
+    /// complete.
     fn take_back(&self, driver: &D, mapping: &Mapping) {
         for (id, address, piece) in &mapping.given {
             let is_over = rules::may_take_back(|| self.finish(driver, *id));
@@ -249,7 +253,8 @@ impl<D: Driver> Pool<D> {
                 if is_new {
                     driver.destroy(self.device, handle, bytes);
                 } else if let PageSource::Moved(from, _) = fill.source {
-                    // Back to where it was; what fails here fails for the block's next user, too.
+                    // The piece is mapped where it was. If this fails, it fails for the block's
+                    // next user, too.
                     let _ = driver.map(from, bytes, handle);
                     let _ = driver.allow(from, bytes, &misses.devices);
                 }
@@ -261,15 +266,16 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Whether the pool would hold more than its creator allowed with `bytes` bytes more.
+    /// True if the pool would exceed its creator's limit with `bytes` bytes more.
     pub(super) fn is_beyond(&self, bytes: u64) -> bool {
         let state = self.state.lock_without_caches();
         let held = state.stats.reserved.saturating_add(bytes);
         !rules::may_hold(held, state.settings.max_size)
     }
 
-    /// Gives back free memory whose work is over and that was freed at least `age` ticks ago: up to `bytes` bytes
-    /// or one piece more. Returns the bytes. To be called by a miss, or with its lock held.
+    /// Gives free memory back to the driver: up to `bytes` bytes or one piece more. Takes only
+    /// memory that was freed at least `age` ticks ago and whose work is complete. Returns the bytes
+    /// given back. The caller holds the lock of misses.
     pub(super) fn give_back(&self, driver: &D, bytes: u64, age: u32) -> u64 {
         let mut state = self.state.lock();
         state.consolidate();
@@ -295,14 +301,14 @@ impl<D: Driver> Pool<D> {
         given
     }
 
-    /// Whether to make the stream wait for another rather than to grow.
+    /// True if the stream should wait for another, because growth would exceed the budget.
     fn is_tight(&self, bytes: u64) -> bool {
         let state = self.state.lock();
         state.stats.reserved.saturating_add(bytes) > state.budget(bytes)
     }
 
-    /// Unmaps pieces that have moved, and frees allocations that were exported, where the work there is known to be complete.
-    /// Returns the bytes that the driver has again.
+    /// Unmaps former places of moved pieces, and frees exported allocations, if their work is known
+    /// to be complete. Returns the bytes given back to the driver.
     pub(super) fn reap(&self, driver: &D) -> u64 {
         self.unmap_stale(driver, None);
         self.end_exported(driver, false)
@@ -325,13 +331,13 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// A piece that no work uses goes back to the driver. False: it stays.
+    /// Gives a piece that no work uses back to the driver. Returns false if the piece stays.
     fn end_piece(&self, driver: &D, address: u64, piece: &Piece) -> bool {
-        // Work that used it elsewhere came before, and is over, too.
+        // Work that used the piece elsewhere came before, and is complete, too.
         self.unmap_stale(driver, Some(piece.handle));
         let gone = driver.unmap(address, piece.bytes).is_ok();
         if gone {
-            // Before the driver says that it is free: it must not count twice.
+            // Before the driver reports the memory as free: it must not count twice.
             let mut state = self.state.lock();
             state.stats.release(piece.bytes);
             state.tells = true;

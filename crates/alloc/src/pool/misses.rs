@@ -1,23 +1,24 @@
-//! What a pool needs for requests that find no memory.
+//! Data for requests that find no free memory.
 
 use crate::driver::Driver;
 
-/// The call that makes a piece.
+/// Driver function that makes a piece.
 pub(super) const CREATE: &str = "cuMemCreate";
-/// What a miss needs; one miss at a time has it.
+/// Data for a miss. One miss at a time has it.
 pub(super) struct Misses<E> {
-    /// Devices that may use the pool's memory; its own is the first.
+    /// Ordinals of the devices that may use the pool's memory; its own is the first.
     pub devices: Vec<i32>,
-    /// The addresses that the driver reserved, as it returned them: begin and bytes.
+    /// Begin and bytes of the reserved addresses, as the driver returned them.
     pub reserved: Option<(u64, u64)>,
-    /// The first call about pieces that was refused.
+    /// First call about pieces that was refused, with its error.
     pub refusal: Option<(&'static str, E)>,
-    /// The last such call of the present request that failed for the want of memory, and for how many bytes.
+    /// Last call about pieces in the present request that ran out of memory, with its error and the
+    /// bytes still needed.
     pub short: Option<(&'static str, E, u64)>,
 }
 
 impl<E: Copy> Misses<E> {
-    /// A call about pieces failed, for a request that still lacks `bytes` bytes.
+    /// Notes that a call about pieces failed, for a request in need of `bytes` more bytes.
     pub fn note<D: Driver<Error = E>>(&mut self, call: &'static str, error: E, bytes: u64) {
         if D::is_refusal(error) {
             self.refusal.get_or_insert((call, error));
@@ -26,8 +27,8 @@ impl<E: Copy> Misses<E> {
         }
     }
 
-    /// A request failed for want of memory. If the device has memory, it refuses pieces: that is noted. Returns whether
-    /// memory has become free meanwhile.
+    /// Notes a refusal of pieces, if the device still has memory for a request that ran out of it.
+    /// Returns true if memory has become free meanwhile.
     pub fn give_in<D: Driver<Error = E>>(&mut self, driver: &D, device: i32) -> bool {
         let Some((call, error, bytes)) = self.short else {
             return false;

@@ -1,17 +1,18 @@
 //! Pools of device memory, for the stream-ordered family and for `cudaMalloc`.
 //!
-//! A stream may have again at once what was freed on it. Other streams get it when the work before the free is complete,
-//! or after they were made to wait for it. Memory that was freed on no stream in particular waits for everything in its
-//! context.
+//! A stream may reuse at once the memory that it freed. Other streams may use it when the work
+//! before the free is complete, or after they were made to wait for this work. Memory freed on no
+//! particular stream waits for all work in its context.
 //!
-//! [`Pool`] has one lock and holds it over no call to its driver. Threads that contend for it have thread caches
-//! (`thread_caches.rs`).
+//! [`Pool`] has one lock, and does not hold it during calls to its driver. Threads that contend for
+//! the lock use thread caches (`thread_caches.rs`).
 //!
 //! - `state.rs` decides which free memory answers a request; `serve.rs` and `miss.rs` carry it out.
-//! - `stream_queues.rs` has what each stream has freed, `fences.rs` finds out what is complete, and `merging.rs` joins free
-//!   blocks.
-//! - `backing/` gets memory from the driver and gives it back: `pages.rs` and `mapping.rs` in pieces that move, `whole.rs` as
-//!   driver allocations.
+//! - `stream_queues.rs` has the freed blocks of each stream.
+//! - `fences.rs` queries which work is complete.
+//! - `merging.rs` merges free blocks.
+//! - `backing/` gets memory from the driver and gives it back: `pages.rs` and `mapping.rs` in
+//!   pieces that move, `whole.rs` in driver allocations.
 
 mod adjoining;
 mod backing;

@@ -1,4 +1,4 @@
-//! One pool: its lock, and what is done without it.
+//! One pool with its lock, and the requests and frees that use or avoid the lock.
 
 use super::misses::Misses;
 use super::state::{State, block_bytes};
@@ -15,31 +15,32 @@ use std::time::{Duration, Instant};
 /// A stream-ordered pool of one device.
 pub struct Pool<D: Driver> {
     pub(super) device: i32,
-    /// Its memory is in pages.
     is_pages: bool,
     pub(super) state: Shared<D::Event>,
-    /// Held by a miss from its first look for memory until that is in place: misses take turns.
+    /// Held by a miss from its first look for memory until the memory is in place: misses take
+    /// turns.
     pub(super) misses: Mutex<Misses<D::Error>>,
-    /// The reserved addresses of pages, as [`pack`] tells; 0 until there are any.
+    /// Reserved addresses of pages, as encoded by [`pack`]; 0 until there are any.
     pub(super) range: AtomicU64,
     pub(super) threshold: AtomicU64,
-    /// A block was reached from outside the process at some time.
+    /// True once a block was exported from the process.
     pub(super) has_exported: AtomicBool,
 }
 
-/// Ranges begin and end at multiples of this.
+/// Base-2 logarithm of the bytes to which ranges are aligned.
 const UNIT: u32 = 21;
-/// Pause between two looks of a free that waits for the driver, which is about to get the address.
+/// Pause between two looks of a free that waits until the driver has taken the address back.
 const LEAVE_PAUSE: Duration = Duration::from_micros(50);
-/// Bits of the bytes of a range in one word; the rest is its begin.
+/// Number of bits in a packed range for its bytes; the other bits are for its begin.
 const BYTES: u32 = 27;
 
-/// A range of addresses in one word, so that it is seen whole.
+/// Packs a range of addresses into one word, so that a thread reads it as a whole.
 pub(super) fn pack(base: u64, bytes: u64) -> u64 {
     (base >> UNIT) << BYTES | bytes >> UNIT
 }
 
-/// Bytes to keep at a synchronisation, at first: 0 for streams, as documented. `cudaMalloc` keeps its cache.
+/// Bytes that a new pool keeps at a synchronisation: 0 for streams, as documented, and all for
+/// `cudaMalloc`.
 pub(super) fn first_threshold(settings: &Settings) -> u64 {
     match settings.backing.is_pages() {
         true => 0,
@@ -48,7 +49,7 @@ pub(super) fn first_threshold(settings: &Settings) -> u64 {
 }
 
 impl<D: Driver> Pool<D> {
-    /// A pool without any memory.
+    /// Makes a pool without any memory.
     pub fn new(device: i32, settings: Settings) -> Self {
         let threshold = first_threshold(&settings);
         Pool {
@@ -67,7 +68,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Which pool it is.
+    /// Identity of the pool, unique in the process.
     pub fn id(&self) -> PoolId {
         PoolId {
             device: self.device,
@@ -75,12 +76,12 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// The ordinal of its device.
+    /// Ordinal of the pool's device.
     pub fn device(&self) -> i32 {
         self.device
     }
 
-    /// Tells whether its memory is in pages.
+    /// True if the pool's memory is in pages.
     #[inline]
     pub fn is_pages(&self) -> bool {
         self.is_pages
@@ -92,7 +93,7 @@ impl<D: Driver> Pool<D> {
         block_bytes(self.is_pages, bytes)
     }
 
-    /// Whether an address may be the pool's. For pages the answer is exact.
+    /// True if an address may be the pool's. For pages the answer is exact.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
         let range = self.range.load(Ordering::Acquire);
@@ -110,9 +111,10 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Waits until the driver has an address that was freed. Until then the free of it is the pool's to refuse: the
-    /// driver would take the memory back, and the pool's own free would be the second. After that the driver knows
-    /// what is there.
+    /// Waits until the driver has taken back an address that was freed. Until then the pool must
+    /// refuse another free of it. The driver would accept it, and the pool's own free would be the
+    /// second one. Returns true if the address is the pool's, or if the wait takes longer than
+    /// [`PATIENCE`].
     #[cold]
     fn sees_off(&self, address: u64) -> bool {
         let since = Instant::now();
@@ -130,13 +132,14 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// A block that the stream may use at once, without any call to the driver; `None`: there is none.
+    /// Allocates a block that the stream may use at once, without any call to the driver. `None` if
+    /// there is none.
     #[inline(always)]
     pub fn try_allocate(&self, stream: Stream, bytes: u64) -> Option<Grant> {
         self.take(stream, bytes, false)
     }
 
-    /// As [`Pool::try_allocate`]; `all`: of however many streams.
+    /// Allocates as [`Pool::try_allocate`] does; `all` as in [`State::take`].
     #[inline(always)]
     pub(super) fn take(&self, stream: Stream, bytes: u64, all: bool) -> Option<Grant> {
         let caches = &self.state.caches;
@@ -169,17 +172,18 @@ impl<D: Driver> Pool<D> {
         state.take_any(queue, bytes, all)
     }
 
-    /// As [`Pool::try_allocate`], without a use of thread caches: the fastest way where [`Pool::has_caches`] is false.
+    /// Allocates as [`Pool::try_allocate`] does, without the thread caches. This is the fastest way
+    /// while [`Pool::has_caches`] is false.
     #[inline(always)]
     pub fn try_allocate_without_caches(&self, stream: Stream, bytes: u64) -> Option<Grant> {
         self.take_without_caches(stream, bytes, false)
     }
 
-    /// A block of at least `bytes` bytes, aligned to 512 bytes, for work submitted to the stream from
-    /// now on.
+    /// Allocates a block of at least `bytes` bytes, aligned to 512 bytes, for later work of the
+    /// stream.
     ///
     /// # Errors
-    /// The driver's, verbatim; [`Driver::OUT_OF_MEMORY`] beyond a limit.
+    /// The driver's error, unchanged; [`Driver::OUT_OF_MEMORY`] beyond a limit.
     #[inline(always)]
     pub fn allocate(&self, driver: &D, stream: Stream, bytes: u64) -> Result<Grant, D::Error> {
         match self.try_allocate(stream, bytes) {
@@ -188,12 +192,12 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Takes a block back after all work submitted to the stream so far. `seen` runs before the block can be handed out again, under
-    /// the pool's lock or that of a thread cache.
+    /// Frees a block after all work submitted to the stream so far. `seen` runs before the block
+    /// can be allocated again, under the pool's lock or a thread cache's.
     ///
     /// # Errors
-    /// [`FreeError::Unknown`] if the address is not the beginning of a block, [`FreeError::NotLive`] if
-    /// it is free already.
+    /// [`FreeError::Unknown`] if the address is not the beginning of a block,
+    /// [`FreeError::NotLive`] if the block is free already.
     #[inline(always)]
     pub fn free<S: Into<Stamp>>(
         &self,
@@ -219,16 +223,17 @@ impl<D: Driver> Pool<D> {
         state.free(id, queue, keeps, seen)
     }
 
-    /// Whether there are thread caches now. They come and go while threads allocate.
+    /// True if there are thread caches now. They start and stop while threads allocate.
     #[inline(always)]
     pub fn has_caches(&self) -> bool {
         self.state.caches.serve()
     }
 
-    /// As [`Pool::free`], without a use of thread caches: the fastest way where [`Pool::has_caches`] is false.
+    /// Frees as [`Pool::free`] does, without the thread caches. This is the fastest way while
+    /// [`Pool::has_caches`] is false.
     ///
     /// # Errors
-    /// As [`Pool::free`].
+    /// The errors of [`Pool::free`].
     #[inline(always)]
     pub fn free_without_caches<S: Into<Stamp>>(
         &self,
@@ -243,13 +248,13 @@ impl<D: Driver> Pool<D> {
         state.free(id, queue, |_, _, _| false, seen)
     }
 
-    /// Takes a block back after all work submitted to a context so far, and returns the context: for
-    /// a block of `cudaMalloc` the one of its allocation, for another block `current`. Context 0 is
-    /// any of the device.
+    /// Frees a block after all work submitted to a context so far, and returns the context. For a
+    /// block of `cudaMalloc` it is the context of the allocation, for another block `current`.
+    /// Context 0 stands for every context of the device.
     ///
     /// # Errors
-    /// [`FreeError::NotLive`] if it is free already. [`FreeError::Unknown`] if no block begins there,
-    /// or one of a stream, and there is no `current` context.
+    /// [`FreeError::NotLive`] if the block is free already. [`FreeError::Unknown`] if no block
+    /// begins at the address, or if a block of a stream does and there is no `current` context.
     pub fn free_in_context<S: Into<Stamp>>(
         &self,
         address: u64,

@@ -1,4 +1,5 @@
-//! What the pool's lock protects: blocks that go out and come back. Nothing here calls the driver.
+//! State that the pool's lock protects, and how blocks are allocated and freed in it. Nothing here
+//! calls the driver.
 
 use super::backing::space::{SMALL, Space};
 use super::block::SHARED;
@@ -14,10 +15,10 @@ use crate::stats::Stats;
 use crate::types::Source;
 use crate::types::{FreeError, Freed, Grant, Stamp};
 
-/// Queues of other streams that a request looks at before it asks what is over.
+/// Maximum number of other queues that a request searches before the pool queries fences.
 const NEAR: u32 = 32;
 
-/// Bytes that large blocks begin at multiples of: a page of the host, of which a DMA-BUF is made.
+/// Large blocks begin at multiples of this many bytes: a DMA-BUF consists of host pages.
 const HOST_PAGE: u64 = 4096;
 
 #[inline(always)]
@@ -26,14 +27,13 @@ pub(super) fn is_small(bytes: u64) -> bool {
 }
 
 impl Backing {
-    /// Tells whether it is memory in pages.
     #[inline(always)]
     pub(super) fn is_pages(self) -> bool {
         matches!(self, Backing::Pages)
     }
 }
 
-/// Bytes of the block for a request, in pages or as a driver allocation.
+/// Size in bytes of the block for a request of `bytes` bytes, in pages or as a driver allocation.
 #[inline(always)]
 pub(super) fn block_bytes(is_pages: bool, bytes: u64) -> u64 {
     if !is_pages {
@@ -44,36 +44,39 @@ pub(super) fn block_bytes(is_pages: bool, bytes: u64) -> u64 {
 }
 
 pub(super) struct State<E> {
-    /// The ordinal of the pool's device.
+    /// Ordinal of the pool's device.
     pub device: i32,
     pub settings: Settings,
     pub slab: Slab,
-    /// Where blocks begin: those handed out and those free.
+    /// Blocks of every state by their first address.
     pub map: ByAddress<Id>,
     pub queues: StreamQueues<E>,
     pub space: Space,
     pub captures: Captures,
     pub stats: Stats,
-    /// The queues that are looked at next.
+    /// Numbers of the queues at which the next looks begin: for complete fences, and for queues to
+    /// end.
     pub next_look: u32,
     pub next_end: u32,
     /// The background thread's clock, in ticks.
     pub tick: u32,
-    /// The latest free.
+    /// Stamp of the latest free.
     pub latest: Stamp,
-    /// Bytes freed until all that was free last went back: from there on memory is new again.
+    /// Value of [`Stats::freed_bytes`] when the pool last gave back all its free memory. While
+    /// little is freed after that, memory counts as being filled for the first time.
     pub calm: u64,
-    /// Blocks that were freed and that others reach from outside the process: to be freed by the driver.
+    /// Freed blocks that were exported from the process: they are given back to the driver, not
+    /// reused.
     pub exported: Vec<Id>,
-    /// A request may have a block that is much larger.
+    /// True while a request may take a much larger block.
     pub is_loose: bool,
-    /// The driver allocation that the driver is being told to take back; 0 for none.
+    /// Address of the driver allocation that is being given back to the driver; 0 for none.
     pub leaving: u64,
-    /// The driver is being told to take memory back.
+    /// True while memory is being given back to the driver.
     pub tells: bool,
-    /// The thread caches, a bit each, that may have blocks, or know what the pool does not.
+    /// Thread caches, one bit each, that may have blocks or counts to report.
     pub in_caches: u64,
-    /// Requests that they served since the last tick, as far as the pool knows.
+    /// Requests that the thread caches served since the last tick, as far as reported.
     pub served: u64,
 }
 
@@ -108,8 +111,8 @@ impl<E: Copy> State<E> {
         block_bytes(self.settings.backing.is_pages(), bytes)
     }
 
-    /// A block that the queue may use as it is: of this very size, or the best one.
-    /// `all`: as for [`State::take`].
+    /// Takes a block that the queue may use without a wait: one of exactly this size, or else the
+    /// best fit. `all` as in [`State::take`].
     #[inline(always)]
     pub fn take_any(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
         if let Some(grant) = self.take_exact(queue, bytes) {
@@ -118,7 +121,8 @@ impl<E: Copy> State<E> {
         self.take(queue, bytes, all)
     }
 
-    /// A block that was freed on the same queue in this very size, where the queue's work is ordered by itself.
+    /// Takes a block of exactly this size that was freed on the same queue. `None` if the queue is
+    /// not ordered.
     #[inline(always)]
     pub fn take_exact(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
         let need = self.block_bytes(bytes);
@@ -127,7 +131,8 @@ impl<E: Copy> State<E> {
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// As [`State::take_exact`], where it is not: the block that was freed first, if its work is over.
+    /// Takes the block of exactly this size that was freed first on an unordered queue, if later
+    /// work may use it.
     fn take_first(&mut self, queue: u32, bytes: u64) -> Option<Grant> {
         let need = self.block_bytes(bytes);
         let own = self.queues.at(queue)?;
@@ -136,10 +141,11 @@ impl<E: Copy> State<E> {
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// The best block that the queue may use as it is; `all`: of however many queues.
+    /// Takes the best block that the queue may use without a wait. Searches at most [`NEAR`] other
+    /// queues, or every queue if `all`.
     pub fn take(&mut self, queue: u32, bytes: u64, all: bool) -> Option<Grant> {
         if !self.queues.get(queue)?.ordered {
-            // Before the pool gets memory for it.
+            // Before the pool gets memory for the request: all memory held so far was for streams.
             self.shares();
             let first = self.take_first(queue, bytes);
             if first.is_some() {
@@ -148,8 +154,9 @@ impl<E: Copy> State<E> {
         }
         let need = self.block_bytes(bytes);
         let some = if all { u32::MAX } else { NEAR };
-        // Small blocks are merged when nothing else will do. Large ones at once: it is they that
-        // fragment memory (twice as much of it moves otherwise, in replays of recordings).
+        // Small blocks are merged only if no other block fits. Large blocks are merged at once,
+        // because they fragment memory: twice as much of it moves otherwise, in replays of
+        // recordings.
         let mut found = None;
         if is_small(need) {
             found = self.best(queue, need, some);
@@ -165,14 +172,14 @@ impl<E: Copy> State<E> {
         Some(self.grant(id, bytes, Source::Hit))
     }
 
-    /// The free blocks of a queue in one part of the addresses, from a size class on.
+    /// Free blocks of a queue in one part of the addresses, of this size class or a higher one.
     pub fn free_of(&mut self, queue: u32, small: bool, class: usize) -> Vec<Id> {
         let bins = self.queues.get(queue).and_then(|queue| queue.bins(small));
         bins.map_or_else(Vec::new, |bins| bins.at_least(&self.slab, class))
     }
 
-    /// The best fit among the free blocks of the queue, or else among those that it may use of at most `others` other
-    /// queues.
+    /// Returns the best fit among the queue's own free blocks. If none fits, returns the best fit
+    /// that it may use from at most `others` other queues.
     pub fn best(&mut self, queue: u32, need: u64, others: u32) -> Option<Id> {
         let small = self.is_small(need);
         let most = self.largest_for(need);
@@ -208,25 +215,26 @@ impl<E: Copy> State<E> {
         best.map(|(_, id)| id)
     }
 
-    /// Whether the queue's later work comes after all that used the block.
+    /// True if the queue's later work comes after all work that used the block.
     pub fn may_use(&self, queue: u32, id: Id) -> bool {
         let block = self.slab.at(id);
         self.queues.is_usable(queue, block.queue, block.fence)
     }
 
-    /// Whether all that used the block is known to be over.
+    /// True if all work that used the block is known to be complete.
     pub fn is_complete(&self, id: Id) -> bool {
         let block = self.slab.at(id);
         self.queues.is_complete(block.queue, block.fence)
     }
 
-    /// Takes a free block out of its bin and gives the rest of it back.
+    /// Takes a free block as [`State::reserve_part`] does, and assigns it to a queue.
     pub fn claim(&mut self, id: Id, queue: u32, need: u64) {
         self.reserve_part(id, need);
         self.goes_to(id, queue);
     }
 
-    /// Takes the first `need` bytes of a free block out of its bin. No other request finds them.
+    /// Takes the first `need` bytes of a free block out of its bin, so that no other request finds
+    /// them. A driver allocation is taken whole.
     #[inline(always)]
     pub fn reserve_part(&mut self, id: Id, need: u64) {
         self.unlist(id);
@@ -235,7 +243,7 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A block is about to be handed out on a queue.
+    /// Assigns a block to the queue on which it is about to be allocated.
     fn goes_to(&mut self, id: Id, queue: u32) {
         let to = self.queues.get(queue);
         let (ordered, context) = to.map_or((true, Context(0)), |to| (to.ordered, to.context));
@@ -246,7 +254,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A pool of pages serves `cudaMalloc`, too. One of driver allocations serves nothing else.
+    /// Begins to count `cudaMalloc` apart in a pool of pages. A pool of driver allocations serves
+    /// nothing else.
     #[inline(always)]
     fn shares(&mut self) {
         if self.stats.shared.is_none() && self.settings.backing.is_pages() {
@@ -254,8 +263,9 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The queue that a block joins which was made in a context for no stream in particular, and is freed on `queue`. It
-    /// comes after earlier work in the streams of its own context only: work of another does not stand for that.
+    /// Queue that a freed block joins, if it was allocated for all streams of the context `made`.
+    /// This is `queue`, the queue of the free, if it belongs to `made`. Otherwise it is the queue
+    /// of all streams of `made`, because a fence of another context does not cover their work.
     #[inline(always)]
     fn queue_of_free(&mut self, made: Context, queue: u32) -> u32 {
         match self.queues.get(queue) {
@@ -269,7 +279,7 @@ impl<E: Copy> State<E> {
         self.queues.of(Stream::all_of(context))
     }
 
-    /// Cuts a block that is in no bin after `need` bytes; `rest` gets the other part.
+    /// Cuts a block that is in no bin after `need` bytes, and passes the other part to `rest`.
     pub fn cut(&mut self, id: Id, need: u64, rest: impl FnOnce(&mut Self, Id)) {
         if let Some(new) = self.slab.cut(id, need) {
             self.put(self.slab.at(new).address, new);
@@ -282,7 +292,7 @@ impl<E: Copy> State<E> {
         let group = self.captures.group();
         let block = self.slab.at_mut(id);
         block.state = Is::Live;
-        // How many were handed out before.
+        // Number of blocks allocated before.
         block.serial = (self.stats.freed + self.stats.live) as u32;
         block.requested = bytes;
         block.group = group;
@@ -302,13 +312,14 @@ impl<E: Copy> State<E> {
         grant
     }
 
-    /// Hands out a block that was made for a request.
+    /// Allocates a block that was made for a request, on a queue.
     pub fn grown(&mut self, id: Id, queue: u32, bytes: u64, source: Source) -> Grant {
         self.goes_to(id, queue);
         self.grant(id, bytes, source)
     }
 
-    /// Takes a block back on a queue. `keeps`: whether a thread cache keeps it, asked of a block that may be kept.
+    /// Frees a block on a queue. `keeps` is called if a thread cache may keep the block, and
+    /// returns true if one does. `seen` is called before the block can be allocated again.
     #[inline(always)]
     pub fn free<X, S: Into<Stamp>>(
         &mut self,
@@ -358,7 +369,7 @@ impl<E: Copy> State<E> {
             self.slab.at_mut(id).state = Is::Busy;
             self.exported.push(id);
         } else if group == 0 && !for_all && keeps(&mut self.slab, id, self.latest) {
-            // It joins a fence again when the cache gives it back.
+            // The block joins a fence again when the cache is flushed.
         } else if !match to.ordered {
             true => to.keep(&mut self.slab, id, size, is_small(size)),
             false => to.keep_last(&mut self.slab, id, size, is_small(size)),
@@ -373,7 +384,7 @@ impl<E: Copy> State<E> {
         Ok(())
     }
 
-    /// Blocks that no graph holds any more become ordinary free blocks.
+    /// Frees quarantined blocks that one set of captures no longer holds, unless another set does.
     pub fn return_blocks(&mut self, ids: Vec<Id>) {
         for id in ids {
             let block = self.slab.at(id);
@@ -384,7 +395,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Memory is short: what waits for captures and for graphs is free, as it would be natively.
+    /// Frees the quarantined blocks that the driver would have freed at once, because memory is
+    /// short.
     pub fn give_up(&mut self) {
         if self.stats.quarantined == 0 {
             return;
@@ -401,7 +413,7 @@ impl<E: Copy> State<E> {
         let block = self.slab.at(id);
         let now = || Some(self.queues.get(block.queue)?.context);
         let context = rules::freed_in(block.context, now);
-        // The graph's last launch may still be running, on any stream: all are waited for.
+        // The graph's last launch may still run, on any stream of the context.
         let all = self.behind_all_of(context);
         let block = self.slab.at_mut(id);
         block.group = 0;
@@ -429,7 +441,8 @@ impl<E: Copy> State<E> {
         self.slab.containing(first, address)
     }
 
-    /// A block of its own, in no bin.
+    /// Adds a block that is in no bin and has no adjacent blocks. `None` if there are too many
+    /// blocks.
     pub fn add(&mut self, block: Block) -> Option<Id> {
         let address = block.address;
         let id = self.slab.insert(block)?;
@@ -437,12 +450,12 @@ impl<E: Copy> State<E> {
         Some(id)
     }
 
-    /// A block begins at an address.
+    /// Records that a block begins at an address.
     fn put(&mut self, address: u64, id: Id) {
         self.map.insert(address, id);
     }
 
-    /// No block begins at an address any more.
+    /// Records that no block begins at an address any more.
     pub fn gone(&mut self, address: u64) {
         self.map.remove(&address);
     }

@@ -1,4 +1,5 @@
-//! What one stream has freed, and the fences that tell when the work before is over.
+//! Freed blocks of one stream, and the fences that tell when the work before their frees is
+//! complete.
 
 use super::bins::Bins;
 use super::block::Slab;
@@ -10,9 +11,9 @@ use crate::slab::Id;
 
 /// The free blocks of a queue, small and large.
 pub(super) struct Blocks {
-    /// At hand, where the stream's work is ordered by itself.
+    /// Unmerged blocks of an ordered queue.
     exact: [ExactFit; 2],
-    /// At hand, where it is not: those freed first come first.
+    /// Unmerged blocks of an unordered queue; the block freed first is reused first.
     in_order: [ExactFit; 2],
     bins: [Bins; 2],
 }
@@ -33,13 +34,13 @@ impl Blocks {
         if small { of_small } else { large }
     }
 
-    /// What is at hand in one part of the addresses.
+    /// Unmerged blocks in one part of the addresses.
     fn unmerged(&self, ordered: bool, small: bool) -> &ExactFit {
         let [large, of_small] = if ordered { &self.exact } else { &self.in_order };
         if small { of_small } else { large }
     }
 
-    /// As [`Blocks::unmerged`].
+    /// Unmerged blocks in one part of the addresses, to be changed.
     fn unmerged_mut(&mut self, ordered: bool, small: bool) -> &mut ExactFit {
         let [large, of_small] = if ordered {
             &mut self.exact
@@ -55,26 +56,28 @@ impl Blocks {
     }
 }
 
-/// One stream's part of a pool.
+/// A queue of freed blocks, for one stream.
 pub(super) struct StreamQueue<E> {
-    /// The stream; `None` where nothing more is freed: it is destroyed.
+    /// Stream that the queue serves; `None` once the stream is destroyed: nothing more is freed
+    /// here.
     pub stream: Option<Stream>,
     pub context: Context,
-    /// Whether the stream's later work comes after its earlier work by itself.
+    /// True if the stream's later work always comes after its earlier work. False for the queue of
+    /// all streams of a context or device.
     pub ordered: bool,
-    /// The stream is gone; the queue ends when its last fence is complete.
+    /// True if the stream is gone. The queue ends when its last fence is complete.
     pub ends: bool,
     pub fences: Fences<E>,
-    /// Whether the pool knows that there may be free blocks.
+    /// True if the pool knows that there may be free blocks.
     pub holds: bool,
-    /// Later work of this queue waits for other queues' fences up to here; for its own where the
-    /// stream's work is not ordered by itself.
+    /// Fences of other queues that this queue's later work comes after, each with all before it. An
+    /// unordered queue may have fences of its own here.
     pub after: Vec<(u32, u64)>,
     pub blocks: Option<Box<Blocks>>,
 }
 
 impl<E: Copy> StreamQueue<E> {
-    /// A queue whose fences count on after these.
+    /// Makes a queue without a stream, whose fences are numbered from `floor + 1` on.
     pub fn new(floor: u64) -> Self {
         StreamQueue {
             stream: None,
@@ -101,22 +104,22 @@ impl<E: Copy> StreamQueue<E> {
             .any(|(other, upto)| *other == queue && fence <= *upto)
     }
 
-    /// Takes a block at hand of exactly this size out; `None` where the stream's work is not ordered by itself.
+    /// Takes an unmerged block of exactly this size out. `None` if the queue is not ordered.
     #[inline(always)]
     pub fn take(&mut self, slab: &mut Slab, size: u64, small: bool) -> Option<Id> {
         let [large, of_small] = &mut self.blocks.as_mut()?.exact;
         (if small { of_small } else { large }).take(slab, size)
     }
 
-    /// Keeps a block at hand where the stream's work is ordered by itself; false if there is no place for it.
+    /// Keeps a block unmerged in an ordered queue. Returns false if there is no room for it.
     #[inline(always)]
     pub fn keep(&mut self, slab: &mut Slab, id: Id, size: u64, small: bool) -> bool {
         let [large, of_small] = &mut self.blocks.get_or_insert_with(Blocks::new).exact;
         (if small { of_small } else { large }).keep(slab, id, size)
     }
 
-    /// As [`StreamQueue::take`], where the stream's work is not ordered by itself: the block that was freed first, if later
-    /// work of the queue, which has this number, may use it.
+    /// Takes the unmerged block of exactly this size that was freed first out of an unordered
+    /// queue. `None` if the later work of the queue, whose number is `number`, may not use it.
     pub fn take_first(
         &mut self,
         slab: &mut Slab,
@@ -130,25 +133,27 @@ impl<E: Copy> StreamQueue<E> {
         usable.then(|| unmerged.take(slab, size)).flatten()
     }
 
-    /// As [`StreamQueue::keep`], where the stream's work is not ordered by itself.
+    /// Keeps a block unmerged in an unordered queue. Returns false if there is no room for it.
     #[inline(never)]
     pub fn keep_last(&mut self, slab: &mut Slab, id: Id, size: u64, small: bool) -> bool {
         let blocks = self.blocks.get_or_insert_with(Blocks::new);
         blocks.unmerged_mut(false, small).keep_last(slab, id, size)
     }
 
-    /// Whether later work of the queue, which has this number, comes after a fence of its own.
+    /// True if later work of the queue, whose number is `number`, comes after its own fence
+    /// `fence`.
     pub fn is_usable(&self, number: u32, fence: u64) -> bool {
         fence <= self.fences.complete() || self.is_after(number, fence)
     }
 
-    /// Takes any block at hand out.
+    /// Takes any unmerged block out.
     pub fn pop(&mut self, slab: &mut Slab, small: bool) -> Option<Id> {
         let blocks = self.blocks.as_mut()?;
         blocks.unmerged_mut(self.ordered, small).pop(slab)
     }
 
-    /// Takes any block at hand out that later work of the queue, which has this number and no order of its own, may use.
+    /// Takes an unmerged block that later work may use out of an unordered queue, whose number is
+    /// `number`.
     pub fn pop_usable(&mut self, slab: &mut Slab, number: u32, small: bool) -> Option<Id> {
         let is_usable = |next: Id| self.is_usable(number, slab.at(next).fence);
         let unmerged = self.blocks.as_ref()?.unmerged(false, small);
@@ -157,7 +162,7 @@ impl<E: Copy> StreamQueue<E> {
         unmerged.take(slab, size)
     }
 
-    /// Bytes of the largest free block of one part of the addresses; 0 if there is none.
+    /// Bytes of the largest free block in one part of the addresses; 0 if there is none.
     pub fn largest(&self, slab: &Slab, small: bool) -> u64 {
         let Some(blocks) = &self.blocks else { return 0 };
         let unmerged = blocks.unmerged(self.ordered, small).largest();
@@ -165,7 +170,7 @@ impl<E: Copy> StreamQueue<E> {
         unmerged.max(bins)
     }
 
-    /// The free blocks of one part of the addresses, if there may be any.
+    /// Merged free blocks in one part of the addresses; `None` if there are none.
     #[inline]
     pub fn bins(&self, small: bool) -> Option<&Bins> {
         let [large, of_small] = &self.blocks.as_ref()?.bins;

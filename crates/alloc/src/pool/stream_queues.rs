@@ -1,13 +1,14 @@
-//! Stream queues: what one stream has freed, and how far other streams are ordered behind it.
+//! Stream queues: the freed blocks of each stream, and its order behind other streams.
 //!
-//! A free joins the open fence of its stream's queue. Closing the fence records an event on the stream;
-//! work of the stream before the free is over when that event is complete. What was freed on a stream
-//! may be used on the same stream at once, on another one when the fence is complete or when that
-//! stream was made to wait for it.
+//! A free joins the open fence of its stream's queue. Closing the fence records an event on the
+//! stream. When the event is complete, the stream's work before the free is complete. A block may
+//! be reused at once on the stream that freed it. Another stream may use it when the fence is
+//! complete, or after it was made to wait for the fence.
 //!
-//! A queue ends with its stream: what it has goes to the shared queue, where everything is free for
-//! everybody, once the work before its last free is over. Its number serves another stream then. The
-//! fences of a number count on for ever: one that is remembered of an earlier queue is complete.
+//! A queue ends with its stream, once the work before its last free is complete. Its blocks then
+//! move to the shared queue, where they are free for all streams, and its number serves another
+//! stream. Fences are never numbered anew: a remembered fence of an earlier queue with this number
+//! is complete.
 
 use super::bins::Bins;
 use super::bits::Bits;
@@ -17,23 +18,23 @@ use crate::handles::Stream;
 use crate::rules;
 use rustc_hash::FxHashMap;
 
-/// Orders of one queue behind others, above which those that are over are forgotten.
+/// Number of entries in [`StreamQueue::after`] from which complete ones are dropped.
 const ORDERS: usize = 16;
 
-/// All queues of a pool.
+/// All stream queues of a pool.
 pub(super) struct StreamQueues<E> {
     queues: Vec<StreamQueue<E>>,
-    /// The queues of streams that are there.
+    /// Numbers of the queues, by existing stream.
     of: FxHashMap<Stream, u32>,
-    /// Those of the default streams of threads, by thread.
+    /// Numbers of the queues of the threads' default streams, by thread.
     of_thread: FxHashMap<u64, Vec<u32>>,
-    /// Numbers that serve no stream.
+    /// Queue numbers that serve no stream.
     vacant: Vec<u32>,
-    /// The highest fence of the numbers that were given up.
+    /// Highest fence of the queue numbers that were dropped.
     floor: u64,
-    /// The queue that was asked for last.
+    /// Queue that was requested last.
     recent: u32,
-    /// Queues that may have fences that are not complete.
+    /// Queues that may have incomplete fences.
     pending: Bits,
     /// Queues that may have free blocks.
     holding: Bits,
@@ -53,7 +54,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// No queues; those to come have later fences than all these.
+    /// Makes an empty set of queues, whose fences are later than all fences here.
     pub fn anew(&self) -> Self {
         let opens = self.queues.iter().map(|queue| queue.fences.open());
         let floor = opens.chain([self.floor]).max().unwrap_or(0);
@@ -77,7 +78,7 @@ impl<E: Copy> StreamQueues<E> {
         0..self.queues.len() as u32
     }
 
-    /// The first queue from a number on that may have fences that are not complete.
+    /// First queue from a number on that may have incomplete fences.
     pub fn pending(&mut self, from: u32) -> Option<u32> {
         let mut from = from;
         loop {
@@ -90,7 +91,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// The first queue from a number on that has free blocks.
+    /// First queue from a number on that has free blocks.
     pub fn holder(&mut self, from: u32) -> Option<u32> {
         let mut from = from;
         loop {
@@ -112,7 +113,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// A block joins the open fence of a queue.
+    /// Joins the open fence of a queue with a block. Returns the fence.
     #[inline]
     pub fn join(&mut self, queue: u32) -> u64 {
         let Some(at) = self.queues.get_mut(queue as usize) else {
@@ -125,13 +126,13 @@ impl<E: Copy> StreamQueues<E> {
         fence
     }
 
-    /// A queue has fences that are not complete.
+    /// Records that a queue has incomplete fences.
     #[cold]
     pub fn pends(&mut self, queue: u32) {
         self.pending.insert(queue);
     }
 
-    /// A queue has free blocks.
+    /// Records that a queue has free blocks.
     pub fn holds(&mut self, queue: u32) {
         if let Some(at) = self.queues.get_mut(queue as usize) {
             at.holds = true;
@@ -139,7 +140,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// The free blocks of a queue, to which one is added.
+    /// Returns the bins of a queue, for a block to be added.
     #[inline]
     pub fn bins_mut(&mut self, queue: u32, small: bool) -> Option<&mut Bins> {
         let at = self.queues.get_mut(queue as usize)?;
@@ -150,7 +151,7 @@ impl<E: Copy> StreamQueues<E> {
         Some(at.bins_mut(small))
     }
 
-    /// The free blocks of a queue, from which one is taken; `None` if there never was one.
+    /// Returns the bins of a queue, for a block to be taken out. `None` if there never was one.
     #[inline]
     pub fn bins_from(&mut self, queue: u32, small: bool) -> Option<&mut Bins> {
         let blocks = self.queues.get_mut(queue as usize)?.blocks.as_mut()?;
@@ -172,13 +173,13 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// Whether no other queue than this one has free blocks.
+    /// True if no other queue than this one has free blocks. May be false although none has.
     #[inline]
     pub fn holds_alone(&self, queue: u32) -> bool {
         self.holding.is_within(queue)
     }
 
-    /// The queue of a stream, made if there is none.
+    /// Returns the queue of a stream, and makes it if there is none.
     #[inline(always)]
     pub fn of(&mut self, stream: Stream) -> u32 {
         if let Some(queue) = self.queues.get(self.recent as usize)
@@ -216,17 +217,18 @@ impl<E: Copy> StreamQueues<E> {
         number
     }
 
-    /// The queue of a stream, if there is one.
+    /// Returns the queue of a stream, if there is one.
     pub fn known(&self, stream: Stream) -> Option<u32> {
         self.of.get(&stream).copied()
     }
 
-    /// The queues of a thread's default streams.
+    /// Returns the queues of a thread's default streams.
     pub fn of_thread(&self, thread: u64) -> Vec<u32> {
         self.of_thread.get(&thread).cloned().unwrap_or_default()
     }
 
-    /// The stream of a queue is no more: one with the same handle later is another one.
+    /// Takes the stream from a queue, because it is destroyed. A later stream with the same handle
+    /// is another one.
     pub fn unlist(&mut self, queue: u32) {
         let Some(at) = self.queues.get_mut(queue as usize) else {
             return;
@@ -249,13 +251,13 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// Whether a queue can end: its stream is gone, and so is its work.
+    /// True if a queue can end: it has neither a stream nor incomplete work.
     pub fn can_end(&self, queue: u32) -> bool {
         self.get(queue)
             .is_some_and(|queue| queue.ends && rules::may_end(queue.fences.is_over()))
     }
 
-    /// A queue ends. It has no blocks any more.
+    /// Ends a queue, which has no blocks any more.
     pub fn end(&mut self, number: u32) {
         let Some(queue) = self.queues.get_mut(number as usize) else {
             return;
@@ -275,7 +277,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// Gives the highest numbers up that serve no stream.
+    /// Drops the highest queue numbers that serve no stream.
     fn shorten(&mut self) {
         while self.queues.len() > 1
             && let Some(last) = self.queues.last()
@@ -293,7 +295,7 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// A queue's later work waits for a fence of another.
+    /// Records that a queue's later work waits for a fence of another.
     pub fn ordered(&mut self, queue: u32, other: u32, fence: u64) {
         let Some(at) = self.queues.get_mut(queue as usize) else {
             return;
@@ -311,15 +313,15 @@ impl<E: Copy> StreamQueues<E> {
         }
     }
 
-    /// Whether work before a fence is known to be over.
+    /// True if the work before a fence is known to be complete.
     #[inline]
     pub fn is_complete(&self, queue: u32, fence: u64) -> bool {
-        // A queue that is no more was over when it ended.
+        // A queue that no longer exists was complete when it ended.
         self.get(queue)
             .is_none_or(|queue| fence <= queue.fences.complete())
     }
 
-    /// Whether later work of `queue` comes after the fence of another.
+    /// True if later work of `queue` comes after a fence of the queue `other`.
     #[inline]
     pub fn is_usable(&self, queue: u32, other: u32, fence: u64) -> bool {
         let Some(own) = self.get(queue) else {

@@ -1,4 +1,4 @@
-//! One thread's cache of blocks (`thread_caches.rs`).
+//! Cache of blocks for one thread (`thread_caches.rs`).
 
 use super::block::{ByAddress, Id, NIL, Slab, State as Is};
 use super::exact_fit::{SLOTS, slot};
@@ -9,41 +9,44 @@ use crate::rules;
 use crate::stats::Delta;
 use crate::types::{Freed, Grant, Source, Stamp};
 
-/// Blocks of one size in a cache, at most.
+/// Maximum number of blocks of one size in a cache.
 const DEPTH: usize = 16;
-/// Bytes of a block in a cache at most.
+/// Maximum bytes of a block that a cache keeps. Limits the blocks that [`Cache::adopt`] borrows,
+/// too.
 const LARGEST: u64 = 64 << 20;
-/// Frees without a request between them, after which a cache keeps no more: such a thread frees what others ask for.
+/// Frees without a request between them, after which a cache keeps no more blocks: other threads
+/// request the blocks of such a thread.
 const UNASKED: u32 = 64;
-/// Frees in a row on other streams than the cache's, after which it changes over to theirs.
+/// Frees in a row on another stream than the cache's, after which the cache changes over to it.
 const PATIENCE: u32 = 64;
-/// Blocks that were freed on no stream in particular and wait in a cache, at most.
+/// Maximum number of blocks in a cache that were freed on no particular stream and wait for a
+/// fence.
 const FREED: usize = 32;
 
-/// One thread's cache.
 #[derive(Default)]
 pub(super) struct Cache {
-    /// All its blocks are of this stream. One with an order of its own may have again what was freed on it. Of a
-    /// context's streams together the cache has blocks whose work is complete, or ordered before theirs.
+    /// Stream of all blocks in the cache. An ordered stream may reuse the blocks that it freed. If
+    /// it stands for all streams of a context, the work of cached blocks is complete or ordered
+    /// before theirs.
     stream: Option<Stream>,
-    /// The stream of the thread's latest request that was not on the cache's.
+    /// Stream of the thread's latest request on another stream than the cache's.
     asked: Option<Stream>,
-    /// Blocks that came into it since the thread's latest request.
+    /// Blocks that the pool offered the cache since the thread's latest request.
     unasked: u32,
-    /// Frees in a row on other streams.
+    /// Frees in a row on other streams than the cache's.
     strange: u32,
-    /// Made when they are needed first.
+    /// Cached blocks by size. Allocated when the cache gets its first stream.
     ready: Option<Box<[Slot; SLOTS]>>,
     count: usize,
-    /// Blocks that were freed on no stream in particular, until they join a fence of the pool's.
+    /// Blocks freed on no particular stream that have yet to join a fence of the pool's.
     freed: Vec<Id>,
     out: ByAddress<Out>,
-    /// The latest free.
+    /// Stamp of the latest free.
     latest: Stamp,
     delta: Delta,
 }
 
-/// Blocks of one size at hand; the one that was freed last is last.
+/// Cached blocks of one size; the block freed last is at the end.
 #[derive(Clone, Copy)]
 struct Slot {
     size: u64,
@@ -51,7 +54,7 @@ struct Slot {
     blocks: [(Id, Address); DEPTH],
 }
 
-/// A block in the caller's hands.
+/// A live block that was allocated through the cache.
 #[derive(Clone, Copy)]
 struct Out {
     id: Id,
@@ -96,7 +99,8 @@ impl Cache {
         })
     }
 
-    /// Takes back a block that it handed out, freed on a stream or on none in particular: the block's context.
+    /// Frees a block allocated through the cache, on a stream or on none in particular. Returns the
+    /// block's context, or `seen` as the error if the pool must free the block.
     #[inline(always)]
     pub fn free<S: Into<Stamp>, F: FnOnce(&Freed) -> S>(
         &mut self,
@@ -134,7 +138,8 @@ impl Cache {
         Ok(own.context)
     }
 
-    /// A block waits for a fence of the pool's from here on; false if there is no place for it.
+    /// Holds a freed block until it joins a fence of the pool's. Returns false if there is no room
+    /// for it.
     #[inline(always)]
     fn wait_for_fence(&mut self, id: Id) -> bool {
         let has_place = self.freed.len() < FREED;
@@ -144,8 +149,8 @@ impl Cache {
         has_place
     }
 
-    /// Takes over a block that the pool handed out for all streams of a context, and borrows more of its size that are
-    /// ready.
+    /// Takes over a block that the pool allocated for all streams of a context. Borrows more free
+    /// blocks of its size that these streams may use.
     pub fn adopt<E: Copy>(&mut self, state: &mut State<E>, (stream, queue): (Stream, u32), id: Id) {
         let part = own() as u8;
         let block = state.slab.at_mut(id);
@@ -174,13 +179,13 @@ impl Cache {
         }
     }
 
-    /// Tells whether [`Cache::put`] has a place for a block of this size.
+    /// True if [`Cache::put`] has room for a block of this size.
     fn has_place(&mut self, size: u64) -> bool {
         let slot = self.slot(size);
         slot.is_some_and(|slot| slot.count == 0 || slot.size == size && slot.count < DEPTH)
     }
 
-    /// A block is at hand from here on; false if there is no place for it.
+    /// Caches a free block. Returns false if there is no room for it.
     #[inline(always)]
     fn put(&mut self, id: Id, address: Address, size: u64) -> bool {
         let Some(slot) = self.slot(size) else {
@@ -200,7 +205,8 @@ impl Cache {
         true
     }
 
-    /// Keeps a block that comes back to the pool; false if there is no place for it.
+    /// Caches a block that is being freed to the pool. Returns false if the block is too large, if
+    /// there is no room for it, or if its thread only frees.
     #[inline(always)]
     pub fn keep(&mut self, slab: &mut Slab, id: Id, now: Stamp) -> bool {
         let block = slab.at_mut(id);
@@ -214,8 +220,8 @@ impl Cache {
         true
     }
 
-    /// Whether it serves a stream. It changes over to one that its thread asks on once it has no block of another, or after
-    /// [`PATIENCE`] frees.
+    /// True if the cache serves a stream. It changes over to a stream that its thread requests on,
+    /// once it has no blocks or after [`PATIENCE`] frees.
     #[inline(always)]
     pub fn serves<E: Copy>(&mut self, state: &mut State<E>, stream: Stream) -> bool {
         if self.stream == Some(stream) {
@@ -250,7 +256,7 @@ impl Cache {
         true
     }
 
-    /// Tells the pool what happened. What was freed on no stream in particular joins the open fence.
+    /// Reports counts to the pool. Blocks freed on no particular stream join the open fence.
     #[inline(always)]
     pub fn report<E: Copy>(&mut self, state: &mut State<E>) {
         if self.delta.is_none() {
@@ -271,7 +277,7 @@ impl Cache {
         }
     }
 
-    /// Gives the pool the block at an address, if it is in its caller's hands.
+    /// Gives the block at an address to the pool, if it is live.
     pub fn take_out<E: Copy>(&mut self, state: &mut State<E>, address: Address) {
         if let Some(out) = self.out.remove(&address) {
             self.report(state);
@@ -280,7 +286,7 @@ impl Cache {
         }
     }
 
-    /// Gives the pool all its blocks, those in the callers' hands, too, and tells it what happened.
+    /// Gives all blocks to the pool, also the live ones, and reports counts.
     pub fn flush<E: Copy>(&mut self, state: &mut State<E>) {
         self.report(state);
         state.latest = state.latest.max(self.latest);
@@ -305,22 +311,23 @@ impl Cache {
 }
 
 impl<E: Copy> State<E> {
-    /// A block in a caller's hands was in a thread cache.
+    /// Makes a live block of a thread cache a live block of the pool.
     fn is_the_pools(&mut self, out: Out) {
-        // How many were handed out before, as if it had been the last one.
+        // Number of blocks allocated before, as if this had been the last one.
         let serial = (self.stats.freed + self.stats.live).wrapping_sub(1) as u32;
         let block = self.slab.at_mut(out.id);
         (block.state, block.requested, block.serial) = (Is::Live, out.requested, serial);
     }
 
-    /// A block that a cache had borrowed is free again, after the same work as before.
+    /// Frees a block that a cache had borrowed, after the same work as before.
     fn is_ready_again(&mut self, id: Id) {
         self.slab.at_mut(id).for_all = false;
         self.insert(id);
     }
 
-    /// A block that was freed in a thread cache comes back, and joins the open fence. That fence was open when the block was freed, too: before a
-    /// fence is closed, all blocks in caches come back.
+    /// Frees to the pool a block that was freed in a thread cache. It joins the open fence. That
+    /// fence was also open when the block was freed, because all caches are flushed before a fence
+    /// is closed.
     fn joins_fence(&mut self, id: Id, queue: u32) {
         let fence = self.queues.join(queue);
         let context = self.queues.get(queue).map(|queue| queue.context);

@@ -1,9 +1,13 @@
-//! The thread caches: once threads wait for each other at a pool's lock, a block that a thread frees stays with that thread, and its next
-//! request of that size on the same stream has the block without the lock.
+//! Thread caches. Once threads contend for a pool's lock, a block that a thread frees stays with
+//! the thread. The thread's next request of this size on the same stream takes the block without
+//! the lock.
 //!
-//! To the pool such a block is *in a thread cache*, whether it is at hand there or in the caller's hands. All that looks at
-//! the pool's blocks calls them in first ([`Shared::lock`]). Only requests and frees leave them where they are
-//! ([`Shared::lock_without_caches`]): a free of a single block takes that one out, and a request that finds nothing gets new memory, or calls all in.
+//! To the pool such a block is *in a thread cache*, whether it is cached there or live. Everything
+//! that looks at the pool's blocks flushes the caches first ([`Shared::lock`]). Only requests and
+//! frees leave blocks in the caches ([`Shared::lock_without_caches`]):
+//!
+//! - A free of a single block takes this block out.
+//! - A request that finds nothing gets new memory, or flushes all caches.
 //!
 //! Locks are taken in one order: the pool's, then a cache's.
 
@@ -19,8 +23,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How often threads wait for the lock within a second before there are caches. The caches go if they serve fewer requests than this
-/// from one tick of the background thread to the next; without ticks (`GPUSHIM_DECAY=off`) they stay.
+/// Number of waits for the lock within a second that starts the caches. The caches stop if they
+/// serve fewer requests than this from one tick of the background thread to the next. Without ticks
+/// (`GPUSHIM_DECAY=off`) they stay.
 const CONTENDED: u64 = 1000;
 
 /// A pool's state, with the caches in front of it.
@@ -37,7 +42,7 @@ impl<E: Copy> Shared<E> {
         }
     }
 
-    /// The state with all blocks in it.
+    /// Locks the state and flushes all caches into it.
     #[inline]
     pub fn lock(&self) -> Locked<'_, State<E>> {
         let mut state = self.state.lock();
@@ -45,7 +50,7 @@ impl<E: Copy> Shared<E> {
         state
     }
 
-    /// As [`Shared::lock`]; `None` if another thread has the lock.
+    /// Locks as [`Shared::lock`] does; `None` if another thread has the lock.
     #[cfg(test)]
     pub fn try_lock(&self) -> Option<Locked<'_, State<E>>> {
         let mut state = self.state.try_lock()?;
@@ -53,7 +58,7 @@ impl<E: Copy> Shared<E> {
         Some(state)
     }
 
-    /// The state without what is in the caches, for requests and frees.
+    /// Locks the state without a flush of the caches, for requests and frees.
     #[inline(always)]
     pub fn lock_without_caches(&self) -> Locked<'_, State<E>> {
         match self.state.try_lock() {
@@ -65,7 +70,7 @@ impl<E: Copy> Shared<E> {
         }
     }
 
-    /// As [`Shared::lock_without_caches`]; `None` if another thread has the lock.
+    /// Locks as [`Shared::lock_without_caches`] does; `None` if another thread has the lock.
     pub fn try_lock_without_caches(&self) -> Option<Locked<'_, State<E>>> {
         self.state.try_lock()
     }
@@ -74,17 +79,18 @@ impl<E: Copy> Shared<E> {
 /// The thread caches of a pool.
 #[derive(Default)]
 pub(super) struct ThreadCaches {
-    /// Whether they serve.
+    /// True while the caches serve requests.
     serve: AtomicBool,
-    /// Made when threads contend for the first time.
+    /// Caches by thread part. Made when threads contend for the first time.
     caches: OnceLock<Box<[Part<Cache>]>>,
-    /// While they do not serve: how often a thread waited for the pool's lock in this second, which has this number.
+    /// Number of waits for the pool's lock in the second `second`, counted while the caches do not
+    /// serve.
     waits: AtomicU64,
     second: AtomicU64,
 }
 
 impl ThreadCaches {
-    /// A thread waits for the pool's lock.
+    /// Counts a wait for the pool's lock. Starts the caches if there were enough.
     #[cold]
     fn waits(&self) {
         static BEGUN: OnceLock<Instant> = OnceLock::new();
@@ -100,20 +106,21 @@ impl ThreadCaches {
         }
     }
 
-    /// They serve from here on.
+    /// Starts the thread caches.
     pub fn begin(&self) {
         self.caches
             .get_or_init(|| (0..PARTS).map(|_| Part::default()).collect());
         self.serve.store(true, Ordering::Release);
     }
 
-    /// Whether they serve.
+    /// True while the caches serve requests.
     #[inline(always)]
     pub fn serve(&self) -> bool {
         self.serve.load(Ordering::Acquire)
     }
 
-    /// A tick of the background thread, which has called all blocks in. Caches that hardly served any more do not from here on.
+    /// Stops the caches if they hardly served any requests since the last tick. The background
+    /// thread has flushed them.
     pub fn tick<E>(&self, state: &mut State<E>) {
         if std::mem::take(&mut state.served) < CONTENDED {
             self.serve.store(false, Ordering::Relaxed);
@@ -128,14 +135,16 @@ impl ThreadCaches {
         Some(self.caches.get()?.get(own())?.lock())
     }
 
-    /// A block of the calling thread's cache, of `need` bytes for a request of `bytes`.
+    /// Takes a block of `need` bytes from the calling thread's cache, for a request of `bytes`
+    /// bytes.
     #[inline(always)]
     pub fn take(&self, stream: Stream, bytes: u64, need: u64) -> Option<Grant> {
         self.own()?.take(stream, bytes, need)
     }
 
-    /// Takes a block back that the calling thread had from its cache, on a stream or on none in particular: the block's
-    /// context. An error, `seen` again, if the pool must take it back.
+    /// Frees a block allocated through the calling thread's cache, on a stream or on none in
+    /// particular. Returns the block's context, or `seen` as the error if the pool must free the
+    /// block.
     #[inline(always)]
     pub fn free<S: Into<Stamp>, F: FnOnce(&Freed) -> S>(
         &self,
@@ -149,7 +158,8 @@ impl ThreadCaches {
         }
     }
 
-    /// The calling thread's cache, if it may keep what is freed on a stream from here on. Tells the pool what happened in it.
+    /// Returns the calling thread's cache if it may keep blocks freed on a stream. Reports the
+    /// cache's counts to the pool.
     #[inline(always)]
     pub fn keeper<E: Copy>(
         &self,
@@ -166,8 +176,8 @@ impl ThreadCaches {
         Some(cache)
     }
 
-    /// The calling thread's cache takes over a block that the pool handed out for all streams of a context, unless a
-    /// graph may hold it.
+    /// Gives the calling thread's cache a block that the pool allocated for all streams of a
+    /// context. Does nothing if the block was exported or a graph may hold it.
     pub fn adopt<E: Copy>(&self, state: &mut State<E>, stream: Stream, id: Id) {
         let block = state.slab.at(id);
         if block.group != 0 || block.exported || state.captures.is_open() {
@@ -182,14 +192,14 @@ impl ThreadCaches {
         }
     }
 
-    /// Tells the pool what happened in the calling thread's cache.
+    /// Reports the counts of the calling thread's cache to the pool.
     pub fn report_own<E: Copy>(&self, state: &mut State<E>) {
         if let Some(mut cache) = self.own() {
             cache.report(state);
         }
     }
 
-    /// Takes a block out of its thread cache, if it is in one and its caller has it. A free one stays there.
+    /// Takes a live block out of its thread cache, if it is in one. A free block stays there.
     #[inline(always)]
     pub fn take_out<E: Copy>(&self, state: &mut State<E>, id: Id) {
         if state.in_caches != 0 {
@@ -208,7 +218,7 @@ impl ThreadCaches {
         }
     }
 
-    /// The pool has all blocks of all caches, and knows of all that happened in them.
+    /// Gives the pool all blocks of all caches, and their counts.
     #[inline(always)]
     pub fn flush<E: Copy>(&self, state: &mut State<E>) {
         if state.in_caches != 0 {
@@ -230,7 +240,8 @@ impl ThreadCaches {
 }
 
 impl<E: Copy> State<E> {
-    /// Whether a request that finds no free block gets new memory rather than what the thread caches have.
+    /// True if a request that finds no free block gets new memory rather than a block from a thread
+    /// cache.
     pub fn may_grow_beside_caches(&self, bytes: u64) -> bool {
         let is_paged = self.settings.backing.is_pages() && self.space.is_reserved;
         let need = bytes.saturating_add(self.settings.page);

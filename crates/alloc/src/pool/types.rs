@@ -1,4 +1,4 @@
-//! What goes into a pool and comes out of it.
+//! Types for the users of pools.
 
 use crate::driver::Home;
 use crate::handles::Context;
@@ -7,35 +7,37 @@ use crate::policy::Reuse;
 /// The memory that a pool is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Pieces of physical memory, mapped into one reserved range of addresses and moved where they are needed.
+    /// Pieces of physical memory, mapped into one reserved range of addresses and moved as needed.
     Pages,
     /// Driver allocations in one context, each for one block at a time.
     Whole(Home),
 }
 
-/// How a pool behaves.
+/// Settings that decide how a pool behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The memory that it is made of.
+    /// Memory that the pool is made of.
     pub backing: Backing,
-    /// Bytes of addresses to reserve for [`Backing::Pages`], several times what the device can hold, so
-    /// that memory may move freely. They cost nothing: reserving takes the same 2 µs from 2^38 to 2^46 bytes
-    /// (measured on an H100). Half of it is asked for where the driver refuses.
+    /// Bytes of addresses to reserve for [`Backing::Pages`]: several times the memory of the
+    /// device, so that memory may move freely. They cost nothing: a reservation takes the same 2 µs
+    /// from 2^38 to 2^46 bytes (measured on an H100). Half as many are requested where the driver
+    /// refuses.
     pub addresses: u64,
-    /// The smallest piece of memory that is mapped, bytes; a power of two, and at least 2 MiB.
+    /// Smallest piece of memory that is mapped, in bytes; a power of two, and at least 2 MiB.
     pub page: u64,
-    /// New memory is got rather than moved while what is held stays below the highest allocated so far, and this many
-    /// parts in a thousand more, but no more than 16 pages or two parts in a thousand.
+    /// Spare memory, in thousandths of the highest bytes allocated so far. The pool gets new memory
+    /// rather than move any while it holds no more than this beyond the highest. The limit of the
+    /// spare memory is 16 pages, or 2 thousandths if these are more.
     pub spare: u64,
-    /// Bytes of the smallest piece of memory once the pool has seen memory come and go; at least a page.
+    /// Bytes of the smallest piece of memory once memory is freed regularly; at least a page.
     pub piece: u64,
-    /// The most bytes to hold, as the pool's creator demanded; 0: no limit.
+    /// Maximum bytes to hold, as the pool's creator demanded; 0 for no limit.
     pub max_size: u64,
-    /// Whether a stream is made to wait for another whose freed memory it needs.
+    /// True if a stream is made to wait for another when it needs memory freed there.
     pub orders: bool,
-    /// If it is not: whether the host waits instead.
+    /// True if the host waits instead, where `orders` is false.
     pub waits: bool,
-    /// The same for requests that are for no stream in particular.
+    /// Choice between these for requests that are for no particular stream.
     pub reuse: Reuse,
 }
 
@@ -55,17 +57,17 @@ impl Default for Settings {
     }
 }
 
-/// A block in the caller's hands.
+/// A block that is allocated now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes asked for.
+    /// Bytes that were requested.
     pub requested: u64,
-    /// Tells apart the blocks that had this address.
+    /// Number that tells apart the blocks at one address.
     pub serial: u32,
-    /// The context that it was allocated in.
+    /// Context that it was allocated in.
     pub context: Context,
-    /// Whether it was handed out for no stream in particular, as `cudaMalloc` does.
+    /// True if it was allocated for no particular stream, as by `cudaMalloc`.
     pub for_all: bool,
 }

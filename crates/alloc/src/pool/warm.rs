@@ -1,16 +1,18 @@
-//! Frees that are known before they come, as only a replay knows them.
+//! Frees that are known in advance, as they are in a replay.
 
 use super::block::NIL;
 use super::serve::Pool;
 use crate::driver::Driver;
 use std::hint::black_box;
 
-/// Blocks that are looked up at the same time: as many loads from memory as a processor core has under way, or some more.
+/// Number of blocks that are looked up together: about as many loads as a processor core has in
+/// progress, or some more.
 const TOGETHER: usize = 16;
 
 impl<D: Driver> Pool<D> {
-    /// Reads what frees of these addresses will read. The loads do not depend on each other, so memory answers
-    /// them at the same time, where frees would wait for one after the other. Changes nothing.
+    /// Loads the memory that frees of these addresses will read. The loads do not depend on each
+    /// other, so memory answers them at the same time. Frees would wait for them one after another.
+    /// Changes nothing.
     pub fn warm(&self, addresses: &[u64]) {
         let state = self.state.lock_without_caches();
         for some in addresses.chunks(TOGETHER) {

@@ -1,10 +1,10 @@
-//! What comes after what: streams, their work, and events.
+//! Order of work: streams, their work, and events.
 
 use crate::handles::Context;
 use crate::handles::Stream;
 use std::collections::{HashMap, VecDeque};
 
-/// Up to which piece of its work something comes after each stream.
+/// Last piece of work of each stream that comes before a point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u64>);
 
@@ -20,12 +20,12 @@ impl Clock {
         self.0[stream] = number;
     }
 
-    /// Whether it comes after a piece of work.
+    /// True if it comes after a piece of work.
     pub fn covers(&self, stream: usize, number: u64) -> bool {
         number <= self.at(stream)
     }
 
-    /// Comes after all that another does, too.
+    /// Moves it after all work that another comes after.
     pub fn join(&mut self, other: &Clock) {
         for (stream, number) in other.0.iter().enumerate() {
             if self.at(stream) < *number {
@@ -43,10 +43,10 @@ impl Clock {
 /// One stream, also after its end.
 struct Queue {
     stream: Stream,
-    /// What the next piece of work comes after.
+    /// Work that comes before the next piece of work.
     clock: Clock,
     submitted: u64,
-    /// What each unfinished piece of work waits for.
+    /// Work that each incomplete piece of work waits for.
     unfinished: VecDeque<Clock>,
 }
 
@@ -58,9 +58,9 @@ struct Recorded {
 
 struct Known {
     device: i32,
-    /// Which of the contexts that had this handle.
+    /// Number that tells apart the contexts with one handle.
     born: u64,
-    /// What all its work comes after, also that of later streams.
+    /// Work that comes before all later work of the context, also on later streams.
     base: Clock,
 }
 
@@ -70,11 +70,11 @@ pub struct Time {
     queues: Vec<Queue>,
     open: HashMap<Stream, usize>,
     contexts: HashMap<Context, Known>,
-    /// Contexts whose work may use the memory of others: owner and accessor.
+    /// Owners and accessors: contexts, with others whose work may use their memory.
     peers: Vec<(Context, Context)>,
-    /// What has finished.
+    /// All work that is complete.
     done: Clock,
-    /// What the host knows to have finished.
+    /// Work that the host knows to be complete.
     known: Clock,
     events: HashMap<u64, Recorded>,
     next: u64,
@@ -94,8 +94,8 @@ impl Time {
             .for_each(|other| self.catch_up(context, other));
     }
 
-    /// A context that may use another's memory from now on does not know what that memory was given away after: its work comes
-    /// after all work there.
+    /// Orders a context that may now use another's memory behind all work there. Its streams were
+    /// not made to wait when that memory was reused before.
     fn catch_up(&mut self, accessor: Context, owner: Context) {
         let mut clock = self.of_context(owner);
         for other in self.accessors(owner) {
@@ -108,7 +108,7 @@ impl Time {
         self.contexts.get(&context).map(|known| known.device)
     }
 
-    /// The work of one context may use the memory of another.
+    /// Lets the work of one context use the memory of another.
     pub fn add_peer(&mut self, owner: Context, accessor: Context) {
         if !self.peers.contains(&(owner, accessor)) {
             self.peers.push((owner, accessor));
@@ -116,7 +116,7 @@ impl Time {
         }
     }
 
-    /// Contexts, beside itself, whose work may use the memory of one.
+    /// Other contexts whose work may use the memory of a context.
     pub fn accessors(&self, owner: Context) -> Vec<Context> {
         let device = self.device(owner);
         let near = self
@@ -142,12 +142,12 @@ impl Time {
         });
     }
 
-    /// A stream ends; its work goes on.
+    /// Ends a stream; its work continues.
     pub fn end_stream(&mut self, stream: Stream) {
         self.open.remove(&stream);
     }
 
-    /// A context ends: its work is over, and the host knows.
+    /// Ends a context: its work is complete, and the host knows.
     pub fn end_context(&mut self, context: Context) {
         let all = self.of_context(context);
         self.finish(&all);
@@ -157,7 +157,7 @@ impl Time {
             .retain(|(owner, accessor)| ![owner, accessor].contains(&&context));
     }
 
-    /// Submits a piece of work. Returns its stream, its number and what it comes after.
+    /// Submits a piece of work. Returns its stream, its number and the work before it.
     pub fn submit(&mut self, stream: Stream) -> Option<(usize, u64, Clock)> {
         let index = *self.open.get(&stream)?;
         let queue = &mut self.queues[index];
@@ -169,7 +169,8 @@ impl Time {
         Some((index, queue.submitted, before))
     }
 
-    /// Everything that a stream was given to do so far; or its context and all that may use its memory.
+    /// All work submitted to a stream so far; or to its context and all contexts that may use its
+    /// memory.
     pub fn now(&self, stream: Stream) -> Option<Clock> {
         if stream.handle == Stream::ALL && stream.context == Context(0) {
             let mut clock = Clock::default();
@@ -190,7 +191,7 @@ impl Time {
         Some(self.queues[index].clock.clone())
     }
 
-    /// Everything that a context was given to do so far.
+    /// All work submitted to a context so far.
     pub fn of_context(&self, context: Context) -> Clock {
         let mut clock = Clock::default();
         let own = |queue: &&Queue| queue.stream.context == context;
@@ -200,7 +201,8 @@ impl Time {
         clock
     }
 
-    /// Later work of a stream comes after this; or of its context and all that may use its memory.
+    /// Orders the later work of a stream behind this; or of its context and all contexts that may
+    /// use its memory.
     pub fn order(&mut self, stream: Stream, clock: &Clock) {
         if stream.handle == Stream::ALL {
             let mut all = self.accessors(stream.context);
@@ -223,7 +225,7 @@ impl Time {
         }
     }
 
-    /// Later work of contexts comes after this.
+    /// Orders the later work of contexts behind this.
     pub fn order_contexts(&mut self, contexts: &[Context], clock: &Clock) {
         for context in contexts {
             if let Some(known) = self.contexts.get_mut(context) {
@@ -239,12 +241,12 @@ impl Time {
         }
     }
 
-    /// Whether the host knows that a piece of work has finished.
+    /// True if the host knows that a piece of work is complete.
     pub fn is_known(&self, stream: usize, number: u64) -> bool {
         self.known.covers(stream, number)
     }
 
-    /// Whether all this has finished; the host knows if so.
+    /// True if all this work is complete; then the host knows.
     pub fn has_finished(&mut self, clock: &Clock) -> bool {
         let finished = clock.is_within(&self.done);
         if finished {
@@ -253,7 +255,7 @@ impl Time {
         finished
     }
 
-    /// The host waits for all this.
+    /// Completes all this work, because the host waits for it.
     pub fn finish(&mut self, clock: &Clock) {
         self.done.join(clock);
         self.known.join(clock);
@@ -265,7 +267,7 @@ impl Time {
         }
     }
 
-    /// Lets the n-th stream that can finish its first piece of work do so.
+    /// Completes a piece of work on the n-th stream whose first incomplete piece can complete.
     pub fn step(&mut self, n: usize) {
         let ready = |queue: &Queue| {
             queue
@@ -283,7 +285,7 @@ impl Time {
         }
     }
 
-    /// Lets all work finish; the host does not look.
+    /// Completes all work; the host does not know.
     pub fn finish_unseen(&mut self) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             queue.unfinished.clear();
@@ -305,20 +307,20 @@ impl Time {
         self.next
     }
 
-    /// What an event stands for; `Err`: why it is none.
+    /// Returns the work that an event stands for, or the reason why the event cannot be used.
     pub fn event(&self, event: u64) -> Result<Clock, &'static str> {
         let Some(recorded) = self.events.get(&event) else {
             return Err("an event that was retired is used");
         };
         match self.contexts.get(&recorded.context) {
             Some(known) if known.born == recorded.born => Ok(recorded.clock.clone()),
-            // Of a device.
+            // An event of a whole device.
             None if recorded.context == Context(0) => Ok(recorded.clock.clone()),
             _ => Err("an event of a context that is gone is used"),
         }
     }
 
-    /// Returns whether there was such an event.
+    /// Retires an event. Returns false if there is no such event.
     pub fn retire(&mut self, event: u64) -> bool {
         self.events.remove(&event).is_some()
     }

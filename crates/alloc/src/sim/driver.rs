@@ -1,4 +1,4 @@
-//! The driver's calls, as the simulated device answers them.
+//! Driver calls, as the simulated device answers them.
 
 use super::pages::HOST;
 use super::{Call, Clock, Error, Event, Inner, Sim};
@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// How long a pool that needs memory waits for another.
+/// Time that a pool without memory waits for another pool.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Pools that share a device.
@@ -27,8 +27,7 @@ impl Deref for World {
     }
 }
 
-/// One pool's way to the device. It looks at all pools in the middle of every call: none may have its
-/// lock held.
+/// Access of one pool to the device. Every call looks at all pools: none may have its lock held.
 pub struct Probe {
     pub number: usize,
     pub world: Weak<World>,
@@ -208,7 +207,7 @@ impl Driver for Probe {
             }
             sim.vanish(address, bytes);
             let handle = sim.memory.mappings.get_mut(&address).map_or(0, |mapping| {
-                // The driver frees what others reach.
+                // The driver frees exported memory, too.
                 mapping.pinned = false;
                 mapping.handle
             });

@@ -1,26 +1,26 @@
-//! Physical memory, where it is mapped, and what of it is handed out.
+//! Physical memory, its mappings, and the allocations in it.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A part of a piece of physical memory: its handle, where in it, and how many bytes.
+/// Part of a piece of physical memory: handle, offset, and bytes.
 pub type Part = (u64, u64, u64);
 
 pub struct Piece {
     pub bytes: u64,
-    /// The pool that made it.
+    /// Number of the pool that made it.
     pub pool: usize,
-    /// At how many addresses it is.
+    /// Number of addresses where it is mapped.
     pub mapped: usize,
-    /// Whether it has been at any.
+    /// True once it was mapped.
     pub used: bool,
 }
 
 pub struct Mapping {
     pub bytes: u64,
     pub handle: u64,
-    /// Devices that may use it, a bit each.
+    /// Devices that may use it, one bit each.
     pub access: u8,
-    /// It is registered outside the process.
+    /// True if it is registered outside the process.
     pub pinned: bool,
 }
 
@@ -30,15 +30,15 @@ pub struct Memory {
     pub pieces: HashMap<u64, Piece>,
     pub mappings: BTreeMap<u64, Mapping>,
     reserved: Vec<(u64, u64)>,
-    /// Handed out: bytes, and which handing out it was.
+    /// Allocations by address: bytes, and number of the allocation.
     pub grants: BTreeMap<u64, (u64, u64)>,
-    /// Bytes that each pool holds, and the most that it did.
+    /// Bytes that each pool holds, and their peak.
     pub held: HashMap<usize, (u64, u64)>,
-    /// Where each piece was unmapped last.
+    /// Last mapping of each piece that was unmapped, with its address.
     left: HashMap<u64, (u64, Mapping)>,
 }
 
-/// Where driver allocations begin.
+/// Address where driver allocations begin.
 pub const ALLOCATIONS: u64 = 1 << 52;
 
 pub fn overlap(a: u64, a_bytes: u64, b: u64, b_bytes: u64) -> bool {
@@ -53,7 +53,7 @@ impl Memory {
         base
     }
 
-    /// Returns what is wrong with that.
+    /// Removes reserved addresses. Returns a finding if that is wrong.
     pub fn unreserve(&mut self, address: u64, bytes: u64) -> Option<String> {
         let before = self.reserved.len();
         self.reserved.retain(|known| *known != (address, bytes));
@@ -85,7 +85,7 @@ impl Memory {
         self.next
     }
 
-    /// Returns what is wrong with that.
+    /// Destroys a piece. Returns a finding if that is wrong.
     pub fn destroy(&mut self, handle: u64, bytes: u64) -> Option<String> {
         let Some(piece) = self.pieces.remove(&handle) else {
             return Some(format!("piece {handle} is destroyed but does not exist"));
@@ -97,7 +97,7 @@ impl Memory {
         (piece.bytes != bytes).then(|| format!("piece {handle} has another size"))
     }
 
-    /// Returns what is wrong with that.
+    /// Maps a piece. Returns a finding if that is wrong.
     pub fn map(&mut self, address: u64, bytes: u64, handle: u64) -> Option<String> {
         let inside = |(base, size): &(u64, u64)| address >= *base && address + bytes <= base + size;
         if !self.reserved.iter().any(inside) {
@@ -127,7 +127,7 @@ impl Memory {
         self.mappings.insert(address, mapping);
     }
 
-    /// Returns what is wrong with that.
+    /// Unmaps a piece. Returns a finding if that is wrong.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Option<String> {
         match self.mappings.remove(&address) {
             Some(mapping) if mapping.bytes == bytes => {
@@ -145,7 +145,7 @@ impl Memory {
         }
     }
 
-    /// A piece that was unmapped is mapped there all the same.
+    /// Restores the last mapping of a piece that was unmapped.
     pub fn stay(&mut self, handle: u64) {
         if let Some(piece) = self.pieces.get_mut(&handle)
             && let Some((address, mapping)) = self.left.remove(&handle)
@@ -155,20 +155,21 @@ impl Memory {
         }
     }
 
-    /// Whether a pool made a piece.
+    /// True if a pool made a piece.
     pub fn is_of(&self, handle: u64, pool: usize) -> bool {
         let piece = self.pieces.get(&handle);
         piece.is_some_and(|piece| piece.pool == pool)
     }
 
-    /// Whether a piece is mapped at an address and elsewhere too.
+    /// True if the piece mapped at an address is mapped elsewhere, too.
     pub fn is_twin(&self, address: u64) -> bool {
         let mapping = self.mappings.get(&address);
         let piece = mapping.and_then(|mapping| self.pieces.get(&mapping.handle));
         piece.is_some_and(|piece| piece.mapped > 1)
     }
 
-    /// A driver allocation, at the lowest free address: one that is stale is noticed soon.
+    /// Makes a driver allocation at the lowest free address, so that the use of an old one is
+    /// noticed soon.
     pub fn allocate(&mut self, pool: usize, bytes: u64, access: u8) -> u64 {
         let mut at = ALLOCATIONS;
         for (address, mapping) in self.mappings.range(ALLOCATIONS..) {
@@ -194,7 +195,7 @@ impl Memory {
         self.mappings.range(first..address + bytes).filter(touched)
     }
 
-    /// The physical memory at a range; `Err`: why a device cannot use it.
+    /// Returns the physical memory of a range, or the reason that a device cannot use it.
     pub fn resolve(&self, address: u64, bytes: u64, device: i32) -> Result<Vec<Part>, String> {
         let mut parts = Vec::new();
         let mut at = address;
@@ -215,7 +216,7 @@ impl Memory {
         Ok(parts)
     }
 
-    /// Whether something in a range is handed out.
+    /// True if any memory in a range is allocated.
     pub fn is_granted(&self, address: u64, bytes: u64) -> bool {
         let before = self.grants.range(..address + bytes).next_back();
         before.is_some_and(|(at, (size, _))| at + size > address)

@@ -1,5 +1,5 @@
-//! Mistakes in a program that would go well, and what is noticed of them: panics count as findings, without their noise,
-//! as thousands of programs are tried.
+//! Mistakes in a program that would go well, and their findings. Panics count as findings and print
+//! nothing, because thousands of programs are tried.
 
 use super::Call;
 use crate::mutation::{Mutation, plant};
@@ -12,19 +12,19 @@ thread_local! {
     static SAID: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What a test does to a program that would go well.
+/// Mistake of a test in a program that would go well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     None,
-    /// A step of the pool's is left out.
+    /// A step of the pool is left out.
     Of(Mutation),
-    /// Calls of the driver claim to have done their work and have not.
+    /// Driver calls claim success and have no effect.
     Lie(Call),
 }
 
 impl Mistake {
-    /// What goes wrong with the mistake in a program that `run` runs and tells the findings of, the first thing if much
-    /// does. `run` is told which calls lie.
+    /// Runs a program with the mistake. Returns the first finding, if there is any. `run` gets the
+    /// calls that lie, and returns its findings.
     pub fn finding(self, run: impl FnOnce(Option<Call>) -> Vec<String>) -> Option<String> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -53,10 +53,11 @@ impl Mistake {
         }
     }
 
-    /// Tells after how many programs each of these mistakes is noticed, as `noticed` finds out, and how.
+    /// Prints the number of programs after which `noticed` finds each of these mistakes, and the
+    /// finding.
     ///
     /// # Panics
-    /// If one is not.
+    /// If a mistake is not noticed.
     pub fn all_are_noticed(
         mistakes: impl IntoIterator<Item = Mistake>,
         mut noticed: impl FnMut(Mistake) -> Option<(usize, String)>,

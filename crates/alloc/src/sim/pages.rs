@@ -1,10 +1,11 @@
-//! Questions of tests about a device with elastic segments, and what others take of it.
+//! Calls of tests for a device with elastic segments and other users of its memory.
 
 use super::memory::Part;
 use super::{Clock, Inner, Sim};
 use crate::elastic::PAGE;
 
-/// The owner of memory: elastic segments, the host, and another library in the process. Other numbers are pools'.
+/// Owners of memory: elastic segments, the host, and another library in the process. Other numbers
+/// are pools'.
 const SEGMENTS: usize = 0;
 pub(super) const HOST: usize = usize::MAX;
 const OTHERS: usize = usize::MAX - 1;
@@ -23,47 +24,47 @@ impl Sim {
         self.inner.lock().on_device()
     }
 
-    /// Bytes that the device has from here on.
+    /// Sets the bytes of memory that the device has.
     pub fn set_capacity(&self, bytes: u64) {
         self.inner.lock().capacity = bytes;
     }
 
-    /// The physical memory at a range.
+    /// Physical memory of a range.
     pub fn parts(&self, address: u64, bytes: u64) -> Result<Vec<Part>, String> {
         self.inner.lock().memory.resolve(address, bytes, 0)
     }
 
-    /// Whether the host finds all this to be over.
+    /// True if the host finds all this work complete.
     pub fn has_finished(&self, clock: &Clock) -> bool {
         self.inner.lock().time.has_finished(clock)
     }
 
-    /// Adds to what went wrong.
+    /// Adds a finding, in words.
     pub fn note(&self, finding: impl Into<String>) {
         self.inner.lock().findings.push(finding.into());
     }
 
-    /// Whether another page could be made.
+    /// True if the device has memory for another page.
     pub fn has_room(&self) -> bool {
         let inner = self.inner.lock();
         inner.on_device() + PAGE <= inner.capacity
     }
 
-    /// Another library takes a page; `None`: there is none.
+    /// Takes a page for another library. `None` if there is none.
     pub fn take(&self) -> Option<u64> {
         let mut inner = self.inner.lock();
         let fits = inner.on_device() + PAGE <= inner.capacity;
         fits.then(|| inner.memory.create(OTHERS, PAGE))
     }
 
-    /// That library gives a page back.
+    /// Gives a page of the other library back.
     pub fn give(&self, handle: u64) {
         let mut inner = self.inner.lock();
         let finding = inner.memory.destroy(handle, PAGE);
         inner.find(finding);
     }
 
-    /// What is mapped in a range is registered outside the process no more.
+    /// Ends the registration of a range's memory outside the process.
     pub fn unpin(&self, address: u64, bytes: u64) {
         let mut inner = self.inner.lock();
         let within = inner.memory.within(address, bytes).map(|(at, _)| *at);
@@ -74,7 +75,7 @@ impl Sim {
         }
     }
 
-    /// Bytes in pages: of the device, and of the host.
+    /// Bytes in pages of elastic segments: of the device, and of the host.
     pub fn in_pages(&self) -> (u64, u64) {
         (self.held(SEGMENTS).0, self.held(HOST).0)
     }

@@ -1,4 +1,4 @@
-//! What the simulated device looks for.
+//! Checks that the simulated device makes.
 
 use super::clock::Clock;
 use super::memory::{ALLOCATIONS, Part, overlap};
@@ -10,14 +10,14 @@ impl Inner {
         self.findings.extend(finding);
     }
 
-    /// Work that the host knows to be over comes before all that is submitted later.
+    /// Drops work that the host knows to be complete: it comes before all later work.
     pub fn prune(&mut self) {
         let time = &self.time;
         self.works
             .retain(|work| !time.is_known(work.stream, work.number));
     }
 
-    /// A pool handed memory out. Returns the number of this handing out.
+    /// Records an allocation by a pool. Returns its number.
     pub fn granted(&mut self, address: u64, bytes: u64) -> u64 {
         if let Err(why) = self.memory.resolve(address, bytes, 0) {
             self.findings.push(format!("handed out: {why}"));
@@ -39,7 +39,7 @@ impl Inner {
         number
     }
 
-    /// A graph is about to run: its memory must not have been given away.
+    /// Checks that no memory of a graph was reused, before the graph runs.
     pub fn check_replay(&mut self, uses: &[Use]) {
         for (address, bytes, number) in uses {
             let others = self.memory.grants.range(..address + bytes);
@@ -51,7 +51,7 @@ impl Inner {
         }
     }
 
-    /// Counts a call; it goes wrong if it should, or tells that it lies.
+    /// Counts a call. Returns the error if the call is to fail, or true if it is to lie.
     pub fn enter(&mut self, pool: usize, call: Call) -> Result<bool, Error> {
         let count = self.calls.entry((pool, call)).or_default();
         *count += 1;
@@ -64,12 +64,12 @@ impl Inner {
         Ok(self.lies(call))
     }
 
-    /// Whether such calls have no effect.
+    /// True if such calls have no effect.
     pub fn lies(&self, call: Call) -> bool {
         self.lying == Some(call)
     }
 
-    /// A call that may be illegal while a stream captures.
+    /// Checks a call that may be illegal while a stream captures.
     pub fn capturable(&mut self, call: Call, stream: Option<Stream>) {
         let legal = match stream {
             _ if self.capturing.is_empty() => true,
@@ -121,7 +121,7 @@ impl Inner {
         });
     }
 
-    /// Memory at an address goes.
+    /// Checks that memory to be unmapped is not in use.
     pub fn vanish(&mut self, address: u64, bytes: u64) {
         let uses = |work: &Work| {
             let mut uses = work.uses.iter();

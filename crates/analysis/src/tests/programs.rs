@@ -1,4 +1,4 @@
-//! The programs: what their loops look like, and what they keep.
+//! Programs with loops of different shapes, and the memory that they keep.
 
 use super::run::Run;
 

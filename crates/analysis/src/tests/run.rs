@@ -28,7 +28,7 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) rate: f64,
-    /// Passes of the loop, or of those that add something.
+    /// Number of passes of the loop, or of its passes that add something.
     pub(super) count: u64,
     /// The innermost function and line that keeps most.
     pub(super) line: (u64, u64),

@@ -1,15 +1,15 @@
-//! What frameworks cannot do on CUDA's stream-ordered allocations. `docs/frameworks.md` has this table.
+//! Limits of frameworks on CUDA's stream-ordered allocations. `docs/frameworks.md` has this table.
 
 use super::Framework;
 
 /// One thing that a framework cannot do when it was taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// The framework.
+    /// Framework with this limit.
     pub framework: Framework,
-    /// What, in Markdown.
+    /// Feature that is limited, in Markdown.
     pub what: &'static str,
-    /// What happens instead, in Markdown.
+    /// Result of its use, in Markdown.
     pub instead: &'static str,
 }
 
@@ -21,8 +21,8 @@ const fn torch(what: &'static str, instead: &'static str) -> Limit {
     }
 }
 
-/// All of it. PyTorch's were seen with 2.11 on an H100, but for the last, which its source says. JAX 0.11
-/// was used for small programs only.
+/// All known limits. PyTorch's were seen with version 2.11 on an H100, except the last, which
+/// follows from its source. JAX 0.11 was used for small programs only.
 pub const LIMITS: [Limit; 8] = [
     torch(
         "`torch.compile(mode=\"reduce-overhead\")`",
@@ -61,7 +61,7 @@ pub const LIMITS: [Limit; 8] = [
     },
 ];
 
-/// A framework's limits in one line.
+/// Limits of a framework, in one line.
 pub fn limits_of(framework: Framework) -> String {
     let own = LIMITS.iter().filter(|limit| limit.framework == framework);
     let each = |limit: &Limit| format!("{}: {}", limit.what, limit.instead);

@@ -22,7 +22,7 @@ fn lookup(pairs: &[(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
     }
 }
 
-/// The one decision about a framework; decided again with what it sets, nothing changes any more.
+/// Decides about one framework, and checks that the result decides the same when it is inherited.
 fn decided(framework: Framework, pairs: &[(&str, &str)]) -> Decision {
     let mut all = decide(takeover(framework), lookup(pairs));
     assert_eq!(all.len(), 1);
@@ -39,7 +39,7 @@ fn decided(framework: Framework, pairs: &[(&str, &str)]) -> Decision {
     decision
 }
 
-/// What is set for PyTorch.
+/// Variables that are set for PyTorch.
 fn torch_sets(pairs: &[(&str, &str)]) -> Vec<(&'static str, String)> {
     let decision = decided(Framework::Torch, pairs);
     assert!(decision.taken && !decision.set.is_empty(), "{decision:?}");
@@ -51,7 +51,7 @@ fn torch_sets(pairs: &[(&str, &str)]) -> Vec<(&'static str, String)> {
     decision.set
 }
 
-/// Why a framework is left alone.
+/// Reason to leave a framework alone.
 fn left(framework: Framework, pairs: &[(&str, &str)]) -> String {
     let decision = decided(framework, pairs);
     assert!(!decision.taken, "{decision:?}");
@@ -82,7 +82,7 @@ fn nothing_is_decided_unless_it_was_asked_for() {
 fn torch_gets_both_variables_if_it_has_none() {
     let wanted = both("backend:cudaMallocAsync");
     assert_eq!(torch_sets(&[]), wanted);
-    // Set, but to nothing.
+    // The variables are set, but empty.
     assert_eq!(torch_sets(&[(CUDA, "")]), wanted);
     assert_eq!(torch_sets(&[(CUDA, " "), (ANY, "")]), wanted);
     assert_eq!(torch_sets(&[(CUDA, ","), (ANY, ",")]), wanted);
@@ -104,7 +104,7 @@ fn torch_options_that_are_there_stay() {
             "roundup_power2_divisions:[256:1,512:2,>:4],garbage_collection_threshold:0.8",
             "roundup_power2_divisions:[256:1,512:2,>:4],garbage_collection_threshold:0.8,backend:cudaMallocAsync",
         ),
-        // Not options of that name.
+        // These are not options of that name.
         (
             "my_backend:native,x:[backend:native]",
             "my_backend:native,x:[backend:native],backend:cudaMallocAsync",
@@ -115,7 +115,7 @@ fn torch_options_that_are_there_stay() {
         let set = torch_sets(&[(CUDA, before), (ANY, "x:y")]);
         let other = "x:y,backend:cudaMallocAsync".to_string();
         assert_eq!(set, [(CUDA, after.to_string()), (ANY, other)]);
-        // One of them blank is one of them not set.
+        // A blank variable is like one that is not set.
         assert_eq!(
             torch_sets(&[(CUDA, before), (ANY, " ")]),
             [(CUDA, after.to_string())]
@@ -138,12 +138,12 @@ fn torch_is_left_alone_where_the_user_chose() {
             &[(CUDA, "x:y"), (ANY, "backend:native")],
             "PYTORCH_ALLOC_CONF chooses backend:native",
         ),
-        // The first is the one that counts.
+        // The first variable counts.
         (
             &[(CUDA, "backend:native"), (ANY, "backend:cudaMallocAsync")],
             "PYTORCH_CUDA_ALLOC_CONF chooses backend:native",
         ),
-        // Which PyTorch will refuse.
+        // PyTorch will refuse this choice.
         (
             &[(CUDA, "BACKEND:CUDAMALLOCASYNC")],
             "PYTORCH_CUDA_ALLOC_CONF chooses backend:CUDAMALLOCASYNC",

@@ -22,7 +22,7 @@ fn served(folder: &Path, test: impl FnOnce(&Server)) {
     server.remove();
 }
 
-/// Files that contain the number of the piece.
+/// A service with files that contain the number of the piece.
 #[derive(Default)]
 struct Numbered {
     stops: AtomicBool,

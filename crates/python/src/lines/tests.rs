@@ -37,8 +37,8 @@ fn interpreters() -> Vec<(PathBuf, u8)> {
         .collect()
 }
 
-/// Prints for the code objects of the standard library and of random functions: the table, the first line, and for each
-/// instruction the line that the interpreter gives it.
+/// Prints for the code objects of the standard library and of random functions: the table, the
+/// first line, and for each instruction the line that the interpreter gives it.
 const DUMP: &str = include_str!("dump.py");
 
 #[test]

@@ -1,4 +1,4 @@
-//! The functions of CPython's C interface that the walk needs, all of them exported since 3.8.
+//! Functions of CPython's C interface that the walk needs, all of them exported since 3.8.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_long, c_void};
 use std::ptr;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{Method, MethodDef};
 
-/// The address of a Python object.
+/// Address of a Python object.
 pub type Object = *mut c_void;
 
 /// `Py_file_input` (Include/compile.h).
@@ -19,7 +19,7 @@ const WITHOUT_ARGUMENTS: c_int = 4;
 /// `ob_type` of an object (Include/object.h).
 pub const TYPE: usize = 8;
 
-/// The interface that methods use; null before [`Api::share`]. It stays.
+/// Interface that methods use; null before [`Api::share`]. It is never freed.
 static SHARED: AtomicPtr<Api> = AtomicPtr::new(ptr::null_mut());
 
 /// Reads a word of an object.
@@ -33,11 +33,12 @@ pub unsafe fn word(object: Object, offset: usize) -> Object {
 
 macro_rules! interface {
     ($($field:ident = $name:literal: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions, by what they do.
+        /// Functions and objects of the interpreter.
         #[derive(Clone, Copy, Debug)]
         pub struct Api {
             $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// True since 3.11: variables are in frames of the interpreter, to which frame objects refer.
+            /// True since 3.11: variables are in frames of the interpreter, to which frame objects
+            /// refer.
             pub has_inner_frames: bool,
             /// The object `None`, borrowed.
             pub none: Object,
@@ -51,7 +52,8 @@ macro_rules! interface {
             /// Looks them up by their names. `None` if one is missing.
             ///
             /// # Safety
-            /// The addresses that `look` gives are CPython's functions and objects of these names, or null.
+            /// The addresses that `look` gives are CPython's functions and objects of these names,
+            /// or null.
             pub unsafe fn find(minor: u8, look: impl Fn(&CStr) -> *mut c_void) -> Option<Api> {
                 let some = |name: &CStr| Some(look(name)).filter(|found| !found.is_null());
                 // SAFETY: CPython's functions have these signatures.
@@ -107,38 +109,38 @@ interface! {
 
 /// All of them need the GIL, and objects that are alive.
 impl Api {
-    /// Another reference to an object.
+    /// Returns another reference to an object.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL, and the object is alive.
     pub unsafe fn more(&self, object: Object) -> Object {
         // SAFETY: the caller promises it.
         unsafe { (self.keep)(object) };
         object
     }
 
-    /// Gives up a reference, if there is one.
+    /// Drops a reference, if there is one.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL, and the object is alive.
     pub unsafe fn drop(&self, object: Object) {
         // SAFETY: the caller promises it; null is accepted.
         unsafe { (self.drop_one)(object) };
     }
 
-    /// A `bytes` of these words.
+    /// Returns a `bytes` of these words.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL.
     pub unsafe fn bytes(&self, words: &[u64]) -> Object {
         // SAFETY: the words are copied.
         unsafe { (self.bytes_of)(words.as_ptr().cast(), size_of_val(words) as isize) }
     }
 
-    /// A tuple that takes the references, or null if one of them is.
+    /// Returns a tuple that takes the references, or null if one of them is null.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL, and the objects are alive.
     pub unsafe fn tuple(&self, items: &[Object]) -> Object {
         // SAFETY: the caller promises it; places are within the tuple.
         unsafe {
@@ -158,10 +160,10 @@ impl Api {
         ptr::null_mut()
     }
 
-    /// The result of a call, null if it raises; takes the arguments, of which null makes no call.
+    /// Returns the result of a call, null if it raises. Takes the arguments; null makes no call.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL, and the objects are alive.
     pub unsafe fn call(&self, function: Object, arguments: Object) -> Object {
         if arguments.is_null() {
             return arguments;
@@ -195,10 +197,10 @@ impl Api {
         }
     }
 
-    /// Runs `act` without the thread's tracer and profiler, where the version can.
+    /// Runs `act` without the thread's tracer and profiler, if the version supports it.
     ///
     /// # Safety
-    /// As above.
+    /// The thread holds the GIL.
     pub unsafe fn untraced<T>(&self, act: impl FnOnce() -> T) -> T {
         let Some([enter, leave]) = self.tracing else {
             return act();
@@ -213,14 +215,15 @@ impl Api {
         }
     }
 
-    /// Returns true if code of this file raised the current exception. One of a signal handler is not
-    /// its own: the traceback of that loses the calls of this file.
+    /// Returns true if code of this file raised the current exception. One of a signal handler is
+    /// not its own: the traceback of that loses the calls of this file.
     ///
     /// # Safety
     /// As above.
     pub unsafe fn is_ours(&self, file: &CStr) -> bool {
         let (mut kind, mut value, mut trace) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the caller promises it; what was taken is put back, and the attributes are dropped.
+        // SAFETY: the caller promises it; what was taken is put back, and the attributes are
+        // dropped.
         unsafe {
             (self.take_error)(&mut kind, &mut value, &mut trace);
             while !trace.is_null() && trace != self.none {
@@ -239,14 +242,15 @@ impl Api {
                 self.drop(trace);
                 trace = ptr::null_mut();
             }
-            // A signal handler in C, as that of Ctrl-C, has no frame of its own, and raises no `Exception`.
+            // A signal handler in C, as that of Ctrl-C, has no frame of its own, and raises no
+            // `Exception`.
             let is_ours = trace.is_null() && (kind.is_null() || self.is_exception(kind));
             (self.put_error)(kind, value, trace);
             is_ours
         }
     }
 
-    /// Returns true for `Exception` and its subclasses.
+    /// True for `Exception` and its subclasses.
     unsafe fn is_exception(&self, kind: Object) -> bool {
         // SAFETY: the caller promises it; `__mro__` of a class is a tuple.
         unsafe {
@@ -267,7 +271,7 @@ impl Api {
         }
     }
 
-    /// An attribute of an attribute, or null.
+    /// Returns an attribute of an attribute, or null.
     unsafe fn path(&self, object: Object, names: &[&CStr]) -> Object {
         // SAFETY: the caller promises it.
         unsafe {
@@ -285,14 +289,14 @@ impl Api {
         }
     }
 
-    /// Gives methods this interface.
+    /// Gives this interface to methods.
     fn share(&self) {
         if SHARED.load(Ordering::Acquire).is_null() {
             SHARED.store(Box::into_raw(Box::new(*self)), Ordering::Release);
         }
     }
 
-    /// The interface, for a method. `None` before one was made.
+    /// Returns the interface, for a method. `None` before a method was made.
     pub fn shared() -> Option<&'static Api> {
         // SAFETY: it was set when a method was made, and stays.
         unsafe { SHARED.load(Ordering::Acquire).as_ref() }

@@ -1,7 +1,9 @@
-//! Objects that only unreachable objects refer to: the collector will free them, unless C++ keeps them, too.
+//! Objects that only unreachable objects refer to. The collector will free them, unless C++ keeps
+//! them.
 //!
-//! This is the collector's own rule: references that objects have from each other are taken off their
-//! counts. What then has some left is held from outside, and so is all that it refers to.
+//! This is the collector's own rule: references that objects have from each other are subtracted
+//! from their counts. An object with a count above 0 is held from outside, and so are all objects
+//! that it refers to.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -12,8 +14,8 @@ use rustc_hash::FxHashMap;
 use super::MethodDef;
 use super::api::{Api, Object, TYPE, WITH_ARGUMENTS, word};
 
-/// `ob_refcnt` of an object: its lower half has the count, also where an object is immortal (3.12) and
-/// where the upper half has flags (3.14).
+/// `ob_refcnt` of an object: its lower half has the count, also where an object is immortal (3.12)
+/// and where the upper half has flags (3.14).
 const COUNT: usize = 0;
 /// `tp_flags` of a type (Include/cpython/object.h).
 const FLAGS: usize = 168;
@@ -21,7 +23,7 @@ const FLAGS: usize = 168;
 const TRAVERSE: usize = 184;
 /// `Py_TPFLAGS_HAVE_GC` and `Py_TPFLAGS_LIST_SUBCLASS`, which the type of a list has.
 const OF_A_LIST: u64 = 1 << 14 | 1 << 25;
-/// Objects between two looks at the clock.
+/// Number of objects between two checks of the time.
 const CHUNK: usize = 1 << 12;
 
 /// `visitproc` and `traverseproc` (Include/object.h).
@@ -35,9 +37,9 @@ pub static METHOD: MethodDef = MethodDef {
     about: ptr::null(),
 };
 
-/// The method `collectable(get_objects, types, microseconds)`. It returns a tuple of the objects of these
-/// types that only unreachable objects refer to, empty if the time was up. `get_objects` gives a list
-/// of all objects that the collector knows; it is freed before another thread can run.
+/// The method `collectable(get_objects, types, microseconds)`. It returns a tuple of the objects of
+/// these types that only unreachable objects refer to, empty if the time was up. `get_objects`
+/// gives a list of all objects that the collector knows; it is freed before another thread can run.
 ///
 /// # Safety
 /// Called by the interpreter, with a tuple.
@@ -45,7 +47,8 @@ unsafe extern "C" fn collectable(_: *mut c_void, arguments: *mut c_void) -> *mut
     let Some(api) = Api::shared() else {
         return ptr::null_mut();
     };
-    // SAFETY: the interpreter calls with the GIL; the walk gives a list, a tuple of types and a number.
+    // SAFETY: the interpreter calls with the GIL; the walk gives a list, a tuple of types and a
+    // number.
     unsafe {
         let [get_objects, types, time] = [0, 1, 2].map(|place| (api.tuple_get)(arguments, place));
         if get_objects.is_null() || types.is_null() || time.is_null() {
@@ -72,13 +75,13 @@ unsafe extern "C" fn collectable(_: *mut c_void, arguments: *mut c_void) -> *mut
     }
 }
 
-/// All objects that the collector knows, alive as long as the list that has them.
+/// All objects that the collector knows, alive as long as their list.
 struct Heap {
     objects: Vec<Object>,
     places: FxHashMap<usize, u32>,
 }
 
-/// A visit of an object's referents.
+/// Visit of an object's referents.
 struct Visited<'a, F: FnMut(u32)> {
     places: &'a FxHashMap<usize, u32>,
     act: F,
@@ -93,7 +96,7 @@ impl Heap {
         Heap { objects, places }
     }
 
-    /// Returns the objects that nothing outside refers to. `None`: the time was up.
+    /// Returns the objects that nothing outside refers to. `None` if the time was up.
     ///
     /// # Safety
     /// The thread holds the GIL, and the objects are alive.
@@ -145,7 +148,8 @@ impl Heap {
         Some(free.map(|(object, _)| *object).collect())
     }
 
-    /// Calls `act` with the place of each object of the list that this one refers to, as often as it does.
+    /// Calls `act` with the place of each object of the list that this one refers to, as often as
+    /// it does.
     ///
     /// # Safety
     /// As [`Heap::unreachable`].
@@ -165,7 +169,7 @@ impl Heap {
     }
 }
 
-/// Returns true if the type of a list has its flags and its traversal where they are expected.
+/// True if the type of a list has its flags and its traversal at the expected offsets.
 ///
 /// # Safety
 /// The list is alive.

@@ -1,6 +1,6 @@
-//! The variables of a running frame before 3.13, read where the interpreter has them.
+//! Variables of a running frame before 3.13, read from the interpreter's own frames.
 //!
-//! Asking for `f_locals` would make a dictionary that keeps the values alive as long as the frame.
+//! A read of `f_locals` would make a dictionary that keeps the values alive as long as the frame.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,9 +12,10 @@ use super::api::{Api, Object, TYPE, WITH_ARGUMENTS, word};
 const INNER: usize = 24;
 /// `localsplus` of an interpreter frame, 3.11 and 3.12.
 const VARIABLES: usize = 72;
-/// `tp_basicsize` of a type: up to 3.10 the variables begin at the last word of a frame object's fixed part.
+/// `tp_basicsize` of a type: up to 3.10 the variables begin at the last word of a frame object's
+/// fixed part.
 const BASIC_SIZE: usize = 32;
-/// Variables of one frame at most.
+/// Largest number of variables of one frame.
 const MOST: i64 = 1 << 16;
 
 pub static METHOD: MethodDef = MethodDef {
@@ -24,8 +25,8 @@ pub static METHOD: MethodDef = MethodDef {
     about: ptr::null(),
 };
 
-/// The method `slots(frame, count, unset)`. It returns a tuple of the first variables, with `unset` for
-/// each without a value.
+/// The method `slots(frame, count, unset)`. It returns a tuple of the first variables, with `unset`
+/// for each without a value.
 ///
 /// # Safety
 /// Called by the interpreter, with a tuple.
@@ -33,7 +34,8 @@ unsafe extern "C" fn slots(_: *mut c_void, arguments: *mut c_void) -> *mut c_voi
     let Some(api) = Api::shared() else {
         return ptr::null_mut();
     };
-    // SAFETY: the interpreter calls with the GIL; `entry` gives a frame object, a number and an object.
+    // SAFETY: the interpreter calls with the GIL; `entry` gives a frame object, a number and an
+    // object.
     unsafe {
         let [frame, count, unset] = [0, 1, 2].map(|place| (api.tuple_get)(arguments, place));
         if frame.is_null() || count.is_null() || unset.is_null() {

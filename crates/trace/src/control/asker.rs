@@ -1,4 +1,4 @@
-//! The side that asks: the file of a trace whose process runs, opened to be written, with a lock on it.
+//! The asking side: the trace of a running process, opened for writing, with a lock on it.
 
 use std::fs::File;
 use std::io;
@@ -16,20 +16,20 @@ use crate::guard::Guard;
 use crate::layout::{self, control, facts};
 use crate::reader::Trace;
 
-/// How often an answer is looked for.
+/// Interval between two looks for an answer.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What an [`Error`] of this room is about.
+/// Action named by the [`Error`]s of this module.
 const CONTROL: &str = "control the process by its trace";
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Busy {
     /// Another process asks, and holds the lock.
     Locked,
     /// The writer took the request, and did not answer.
     Taken,
-    /// The writer did not take the request, and will not: it was taken back.
+    /// The writer did not take the request, which was withdrawn.
     Silent,
 }
 
@@ -57,7 +57,8 @@ impl Asker {
     /// Opens the trace at a path, which must be a regular file and no link.
     ///
     /// # Errors
-    /// It cannot be written by this user, is no trace, or is one of a gpushim that takes no requests.
+    /// It cannot be written by this user, is no trace, or is one of a gpushim that takes no
+    /// requests.
     pub fn open(path: &Path) -> Result<Asker, Error> {
         let failed = |why: &str| Error::new(CONTROL, path, why);
         let system = |error| Error::io(CONTROL, path, "", error);
@@ -100,30 +101,31 @@ impl Asker {
         self.owner
     }
 
-    /// The process that writes it, as it calls itself.
+    /// Id of the process that writes the trace, from its facts.
     pub fn process(&self) -> Option<u32> {
         self.process
     }
 
-    /// Where the file is.
+    /// Path by which the trace was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     pub(super) fn panel(&self) -> Panel<'_> {
         let words = self.map.len() / 8;
-        // SAFETY: the mapping is page-aligned, holds this many words, lives as long as `self`, and is accessed
-        // atomically only.
+        // SAFETY: the mapping is page-aligned, holds this many words, lives as long as `self`, and
+        // is accessed atomically only.
         let words =
             unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), words) };
         let part = words.get(self.first..).unwrap_or_default();
         Panel::new(part.get(..control::BYTES / 8).unwrap_or_default())
     }
 
-    /// Asks, and waits for the answer while `goes_on` says so. A request that was not taken by then is taken back.
+    /// Asks, and waits for the answer while `goes_on` returns true. A request not taken by then is
+    /// withdrawn.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub fn ask(
         &self,
         request: &Request,
@@ -178,7 +180,8 @@ impl Asker {
         Err(Busy::Taken)
     }
 
-    /// Whether this process has the lock now. It ends with the process, however that ends.
+    /// True if this process has taken the lock. The lock ends with the process, even if that is
+    /// killed.
     pub(super) fn lock(&self) -> bool {
         // SAFETY: the descriptor is open for as long as `self` lives.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
@@ -190,8 +193,7 @@ impl Asker {
     }
 }
 
-/// The beginning of a file: the header, and the facts where this version has them.
-/// The beginning of a trace, up to the end of its facts.
+/// Returns the beginning of a trace, up to the end of its facts.
 pub(crate) fn head(file: &File, length: u64) -> io::Result<Vec<u8>> {
     let most = (layout::HEADER_BYTES + facts::BYTES) as u64;
     let mut head = vec![0; length.min(most) as usize];

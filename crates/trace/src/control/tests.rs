@@ -10,14 +10,14 @@ fn small() -> WriterOptions {
     }
 }
 
-/// A trace, and the side that asks.
+/// Returns a trace and an asker of it.
 fn pair(folder: &tempfile::TempDir) -> (Writer, Asker) {
     let writer = Writer::create(&folder.path().join("a.trace"), &small()).unwrap();
     let asker = Asker::open(writer.path()).unwrap();
     (writer, asker)
 }
 
-/// So many looks, and no more.
+/// Condition that ends after `most` looks.
 fn looks(mut most: u32) -> impl FnMut() -> bool {
     move || {
         most = most.saturating_sub(1);
@@ -63,7 +63,7 @@ fn what_is_asked_arrives_and_is_answered() {
     let Request::Mark(cut) = &seen[4] else {
         panic!("{seen:?}")
     };
-    // What is cut off within a letter is replaced.
+    // A letter cut in two is replaced.
     assert!(
         cut.len() <= control::TEXT_MAX + 3 && name.starts_with(cut.trim_end_matches('\u{fffd}'))
     );
@@ -86,7 +86,7 @@ fn one_asks_at_a_time() {
     let other = Asker::open(asker.path()).unwrap();
     assert!(asker.lock());
     assert_eq!(other.ask(&Request::Pause, looks(3)), Err(Busy::Locked));
-    // Who is killed loses the lock with its descriptors.
+    // A killed process loses the lock with its descriptors.
     drop(asker);
     assert_eq!(other.ask(&Request::Pause, looks(3)), Err(Busy::Silent));
 }
@@ -96,18 +96,18 @@ fn a_killed_asker_does_not_block_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let (writer, asker) = pair(&folder);
     let panel = writer.control();
-    // After it had asked: its request may be done or not, and the next one is.
+    // Killed after it had asked: its request may be complete or not, and the next one is taken.
     asker.panel().ask(&Request::Pause).unwrap();
     let turn = asker.panel().ask(&Request::Mark("next".into())).unwrap();
     let taken = panel.take().unwrap();
     assert_eq!(taken.request, Request::Mark("next".into()));
-    // While the writer was at it: the next one waits until that is answered.
+    // Killed while the writer served it: the next one waits for that answer.
     assert_eq!(asker.panel().ask(&Request::Resume), None);
     assert_eq!(asker.ask(&Request::Resume, looks(3)), Err(Busy::Taken));
     panel.answer(taken, Answer::Done);
     assert_eq!(asker.panel().answer_to(turn), Some(Answer::Done));
     assert!(asker.panel().ask(&Request::Resume).is_some());
-    // Killed while it wrote: the state is idle, and a half-written request is not taken.
+    // Killed while it wrote: the state is idle, and an incomplete request is not taken.
     let before = asker.panel().turn();
     assert!(asker.panel().pass(before, before & !STATE | IDLE));
     assert_eq!(panel.take(), None);

@@ -1,4 +1,4 @@
-//! Groups of places, as they lie in the file, and how a place is read while its writers go on.
+//! Groups of places as they lie in the file, and the read of a place while its writers go on.
 
 use std::sync::atomic::Ordering;
 
@@ -10,27 +10,27 @@ use crate::ring::Word;
 #[repr(C, align(64))]
 pub struct Group<W> {
     pub(super) keys: [W; KEYS],
-    /// Blocks that would be here or in a group before, had there been room.
+    /// Number of blocks that would be here or in a group before, had there been room.
     pub(super) passed: W,
     pub(super) entries: [LiveEntry<W>; KEYS],
 }
 
-/// What is known of a block: the words of the event that made it.
+/// Entry of a block: the words of the event that made it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct LiveEntry<W> {
-    /// The level by which the block found its home.
+    /// Level by which the block found its home.
     pub(super) level: W,
     pub(super) words: [W; 7],
 }
 
-/// How often a reader looks at an entry that changes under its eyes.
+/// Number of times a reader reads an entry that changes meanwhile.
 const LOOKS: usize = 4;
 
-/// What was known of a block that was taken out.
+/// Entry of a block that was taken out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// Bytes asked for.
+    /// Size that the program asked for, in bytes.
     pub size: u64,
     /// Stack id of its allocation, 0 for none.
     pub stack: u32,
@@ -44,12 +44,12 @@ impl<W: Word> Group<W> {
         places.position(|place| place.load(Ordering::Relaxed) == key)
     }
 
-    /// Enters a block: in which place. `None`: there is none.
+    /// Enters a block, and returns its place in the group. `None` if all places are taken.
     #[inline(always)]
     pub(super) fn put(&self, key: u64, level: usize, words: &[u64; 7]) -> Option<usize> {
         while let Some(at) = self.place(FREE) {
             let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
-            // Acquire: what is written here comes after what was read when the place was given up.
+            // Acquire: the writes here come after the reads made before the place was released.
             if place.swap_if(FREE, WRITING, Ordering::Acquire) {
                 entry.level.store(level as u64, Ordering::Relaxed);
                 entry.write(words);
@@ -68,7 +68,7 @@ impl<W: Word> Group<W> {
         let (place, entry) = (self.keys.get(at)?, self.entries.get(at)?);
         let removed = entry.removed();
         let level = entry.level();
-        // Release: the place is given up after its entry was read.
+        // Release: the place is released after its entry was read.
         place.store(FREE, Ordering::Release);
         Some((removed, level))
     }
@@ -98,8 +98,8 @@ impl<W: Word> LiveEntry<W> {
     pub(super) fn write(&self, words: &[u64; 7]) {
         for (at, (word, value)) in self.words.iter().zip(words).enumerate() {
             if at == 0 {
-                // The ticks tell entries in the same place apart. Release: a reader that sees them sees
-                // the place taken.
+                // The ticks tell entries in the same place apart. Release: a reader that sees them
+                // sees the place taken.
                 word.store(*value, Ordering::Release);
                 // A reader that sees any of the words after them also sees the ticks.
                 W::fence(Ordering::Release);
@@ -110,18 +110,18 @@ impl<W: Word> LiveEntry<W> {
     }
 }
 
-/// What is in a place.
+/// Content of a place, as seen by [`look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// No block.
+    /// No block is in the place.
     Free,
-    /// A block whose entry is being written, or changes faster than one can look.
+    /// A block whose entry is being written, or changes during each look.
     Writing,
     /// A block: its key and the words of its event.
     Block(u64, [u64; 7]),
 }
 
-/// Looks at a place while its writers go on: never at the words of two blocks at once.
+/// Looks at a place while its writers go on. Never returns a mix of the words of two blocks.
 pub fn look<W: Word>(key: &W, words: &[W]) -> Seen {
     let Some(ticks) = words.first() else {
         return Seen::Free;

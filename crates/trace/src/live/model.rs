@@ -1,4 +1,5 @@
-//! Every interleaving and every order in which memory may become visible, for a table of two groups.
+//! Every interleaving and every order in which memory may become visible, for a table of two
+//! groups.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64 as Modelled;

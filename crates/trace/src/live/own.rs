@@ -1,7 +1,9 @@
-//! Places of their own: a block that its owner numbers is always entered in the same place of the table. Nothing is
-//! searched then, and no other block wants the place, so that no locked instruction is needed.
+//! Places of their own: a block that its owner numbers is always entered in the same place of the
+//! table. So there is no search, and no other block takes the place. No locked instruction is
+//! needed.
 //!
-//! The owner's numbers come in ranges of [`RANGE`]; a range gets its places when its first block is recorded.
+//! The owner's numbers come in ranges of [`RANGE`]. A range gets its places when its first block is
+//! recorded.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -13,18 +15,19 @@ use crate::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// Groups that a range gets, 32 KiB.
+/// Number of groups that a range gets: 32 KiB.
 const RANGE_GROUPS: u32 = 64;
-/// Numbers that get their places together. Successive numbers are in different groups: blocks of different threads, which
-/// often have such numbers, do not share a cache line of keys.
+/// Number of blocks that get their places together. Successive numbers are in different groups:
+/// different threads often have successive numbers, and so do not share a cache line of keys.
 const RANGE: u32 = RANGE_GROUPS * KEYS as u32;
-/// Ranges of one owner. Blocks with higher numbers have no places of their own.
+/// Number of ranges of one owner. Blocks with higher numbers have no places of their own.
 const RANGES: usize = 2048;
 
-/// Which places the blocks of one owner have, by the owner's numbers. They are of one table: the first that is asked.
+/// Places of the blocks of one owner, by the owner's numbers. They belong to one table: the first
+/// that is asked.
 #[derive(Debug)]
 pub struct Numbers {
-    /// For each range its first group, plus one; 0: it has none.
+    /// First group of each range, plus one; 0 if the range has none.
     ranges: [AtomicU32; RANGES],
 }
 
@@ -35,14 +38,14 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// No block has a place yet.
+    /// Returns numbers without places.
     pub const fn new() -> Numbers {
         Numbers {
             ranges: [const { AtomicU32::new(0) }; RANGES],
         }
     }
 
-    /// The group of a number and its place there, if its range has places.
+    /// Returns the group of a number and its place there, if its range has places.
     #[inline(always)]
     fn place(&self, number: u32) -> Option<(usize, usize)> {
         let range = self.ranges.get((number / RANGE) as usize)?;
@@ -57,14 +60,14 @@ impl Numbers {
 #[derive(Debug)]
 pub(super) struct OwnPlaces<'a, W> {
     groups: &'a [Group<W>],
-    /// Bytes of the part before the first of them.
+    /// Bytes of the part before the first of these groups.
     at: usize,
-    /// Groups that were given to ranges, the first of them.
+    /// Number of groups given to ranges, from the first on.
     given: AtomicUsize,
 }
 
 impl<'a, W: Word> OwnPlaces<'a, W> {
-    /// `before`: groups of the table before these.
+    /// Returns the places in `groups`; `before` is the number of groups of the table before these.
     pub fn new(groups: &'a [Group<W>], before: usize) -> OwnPlaces<'a, W> {
         OwnPlaces {
             groups,
@@ -73,12 +76,11 @@ impl<'a, W: Word> OwnPlaces<'a, W> {
         }
     }
 
-    /// These groups.
     pub fn groups(&self) -> &'a [Group<W>] {
         self.groups
     }
 
-    /// The place of a block, if it has one.
+    /// Returns the place of a block, if it has one.
     #[inline(always)]
     pub fn get(&self, numbers: &Numbers, number: u32) -> Option<OwnPlace<'a, W>> {
         let (group, place) = numbers.place(number)?;
@@ -89,7 +91,7 @@ impl<'a, W: Word> OwnPlaces<'a, W> {
         })
     }
 
-    /// As [`OwnPlaces::get`], and gives it one if there is room.
+    /// Returns the place of a block. Gives it one if there is room.
     #[inline(always)]
     pub fn get_or_give(
         &self,
@@ -123,13 +125,14 @@ impl<'a, W: Word> OwnPlaces<'a, W> {
             }
         }
         let first = u32::try_from(first + 1).ok()?;
-        // If another thread was faster, its places are the range's, and ours stay unused.
+        // If another thread was faster, the range has that thread's places, and these stay unused.
         let _ = range.compare_exchange(0, first, relaxed, relaxed);
         self.get(numbers, number)
     }
 }
 
-/// The place of one block. The caller must ensure that the block's number stands for one block at a time.
+/// The place of one block. The caller must ensure that the block's number stands for one block at a
+/// time.
 #[derive(Debug)]
 pub struct OwnPlace<'a, W> {
     key: &'a W,
@@ -137,36 +140,37 @@ pub struct OwnPlace<'a, W> {
 }
 
 impl<W: Word> OwnPlace<'_, W> {
-    /// Fetches what [`OwnPlace::enter`] writes.
+    /// Prefetches the cache lines that [`OwnPlace::enter`] writes.
     #[inline(always)]
     pub fn prefetch(&self) {
         prefetch(self.key);
         prefetch(self.entry);
     }
 
-    /// Enters a block. `false`: the place still has a block that went with its context and was not taken out yet.
+    /// Enters a block. `false` if the place still holds a block: one of a destroyed context, not
+    /// yet taken out.
     #[inline(always)]
     pub fn enter(&self, key: u64, words: &[u64; 7]) -> bool {
-        // Acquire: what is written here comes after what was read when the place was given up.
+        // Acquire: the writes here come after the reads made before the place was released.
         if self.key.load(Ordering::Acquire) != FREE {
             return false;
         }
         self.key.store(WRITING, Ordering::Relaxed);
-        // Its ticks are stored with release order: a reader that sees them sees the place taken.
+        // The ticks are stored with release order: a reader that sees them sees the place taken.
         self.entry.write(words);
         // Release: a thread that sees the key sees its entry.
         self.key.store(key, Ordering::Release);
         true
     }
 
-    /// Takes a block out; `None`: it is not here.
+    /// Takes a block out; `None` if it is not here.
     #[inline(always)]
     pub fn take(&self, key: u64) -> Option<Removed> {
         if self.key.load(Ordering::Relaxed) != key {
             return None;
         }
         let removed = self.entry.removed();
-        // Release: the place is given up after its entry was read.
+        // Release: the place is released after its entry was read.
         self.key.store(FREE, Ordering::Release);
         Some(removed)
     }
@@ -174,7 +178,6 @@ impl<W: Word> OwnPlace<'_, W> {
 
 #[cfg(test)]
 impl<'a, W: Word> OwnPlace<'a, W> {
-    /// A place of a group.
     pub fn of(group: &'a Group<W>, at: usize) -> OwnPlace<'a, W> {
         OwnPlace {
             key: &group.keys[at],

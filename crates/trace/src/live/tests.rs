@@ -12,11 +12,10 @@ use crate::event::Class;
 use crate::kind::Kind;
 use crate::layout::live::{KEYS, WRITING, key};
 
-/// The memory of a table.
 pub struct Memory<W> {
     pub missed: W,
     pub groups: Vec<Group<W>>,
-    /// How many of them are of places that belong to numbers.
+    /// Number of groups for places that belong to numbers.
     pub own: usize,
 }
 
@@ -25,7 +24,7 @@ impl<W: Word> Memory<W> {
         Memory::with_own(groups, 0, word)
     }
 
-    /// With places that belong to numbers.
+    /// Returns a memory whose last `own` groups have places that belong to numbers.
     pub fn with_own(groups: usize, own: usize, word: impl Fn() -> W) -> Memory<W> {
         let entry = || LiveEntry {
             level: word(),
@@ -47,7 +46,7 @@ impl<W: Word> Memory<W> {
         Live::new(&self.missed, &self.groups, self.own)
     }
 
-    /// What every place holds, with its group.
+    /// Returns the content of every place, with its group.
     pub fn places(&self) -> impl Iterator<Item = (usize, Seen)> {
         let all = self.groups.iter().enumerate();
         all.flat_map(|(at, group)| {
@@ -56,8 +55,11 @@ impl<W: Word> Memory<W> {
         })
     }
 
-    /// The blocks, once all is quiet: nothing is being written, no block is there twice, and each group
-    /// counts exactly the blocks that passed it.
+    /// Returns the blocks when no thread runs. Checks that:
+    ///
+    /// - no entry is being written;
+    /// - no block is there twice;
+    /// - each group counts exactly the blocks that passed it.
     pub fn blocks(&self) -> BTreeMap<u64, [u64; 7]> {
         let mut blocks = BTreeMap::new();
         let mut passed = vec![0; self.groups.len()];
@@ -96,7 +98,7 @@ fn memory(groups: usize) -> Memory<AtomicU64> {
     Memory::new(groups, || AtomicU64::new(0))
 }
 
-/// The event of a block, and its key.
+/// Returns the key of a block and the words of its event.
 pub fn block(address: u64, size: u64) -> (Option<u64>, [u64; 7]) {
     let event = Event {
         address,
@@ -156,7 +158,7 @@ fn a_block_that_finds_no_room_within_reach_is_counted_and_leaves_nothing() {
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 1);
     assert_eq!(memory.blocks(), before);
     assert_eq!(live.remove_key(lost), None);
-    // The last of its reach comes out, and then the way to the others is as it was.
+    // The last block of its reach is removed, and the search for the others still works.
     assert!(live.remove_key(block(*fit.last().unwrap(), 1).0).is_some());
     assert!(live.remove_key(block(fit[0], 1).0).is_some());
     assert_eq!(memory.blocks().len(), TRIES * KEYS - 2);
@@ -217,10 +219,10 @@ fn blocks_use_the_first_groups_until_they_are_crowded() {
             assert_eq!(live.remove_key(block(address << 9, 1).0), None);
         }
     }
-    // 5,000 came last; what no block passed counts none.
+    // 5,000 was entered last; a group that no block passed counts none.
     assert_eq!(memory.blocks().len(), 1);
     assert_eq!(Word::load(&memory.missed, Ordering::Relaxed), 0);
-    // And up to its end it takes as many as there are places, but for the last chains.
+    // Up to its end the table takes as many blocks as it has places, except the last chains.
     let all = (FIRST_GROUPS * 20 * KEYS) as u64;
     insert(10_000..10_000 + all);
     let held = memory.blocks().len() as u64;
@@ -229,12 +231,12 @@ fn blocks_use_the_first_groups_until_they_are_crowded() {
     assert!(held > all * 98 / 100, "{held} of {all}");
 }
 
-/// What is done in a random program: to which block.
+/// Step of a random program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(u64),
     Remove(u64),
-    /// All blocks of a device.
+    /// Removes all blocks of a device.
     Drop(u8),
 }
 

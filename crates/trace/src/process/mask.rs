@@ -1,6 +1,6 @@
-//! Secrets in a command line: what follows a name that sounds like one, and what a URL names its user by.
+//! Masks for secrets in a command line: values after a suspicious name, and the user part of a URL.
 
-/// What stands in place of a secret.
+/// Text that replaces a secret.
 const MASK: &str = "***";
 
 /// Parts of the names of secrets, in small letters.
@@ -15,8 +15,9 @@ const SECRET: [&str; 8] = [
     "bearer",
 ];
 
-/// Masks the secrets in the arguments of a command line. An argument with spaces in it, as a shell's script, is looked
-/// at word by word. What is no secret may be masked, too: `--num-key-value-heads 8` sounds like one.
+/// Masks the secrets in the arguments of a command line. An argument with spaces in it, such as a
+/// shell's script, is searched word by word. Harmless words may be masked, too:
+/// `--num-key-value-heads 8` has a suspicious name.
 pub fn mask(arguments: &mut [String]) {
     let mut is_awaited = false;
     for argument in arguments {
@@ -42,12 +43,12 @@ pub fn mask(arguments: &mut [String]) {
     }
 }
 
-/// Appends a word with what is secret of it masked; says whether the next word is a secret, too.
+/// Appends a word with its secret masked. True if the next word is a secret, too.
 fn push(word: &str, to: &mut String) -> bool {
     if let Some((name, value)) = word.split_once(['=', ':'])
         && sounds_secret(name)
     {
-        // What divides them is one byte.
+        // The separator is one byte.
         to.push_str(word.get(..=name.len()).unwrap_or_default());
         if !value.is_empty() {
             to.push_str(MASK);

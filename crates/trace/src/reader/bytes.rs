@@ -1,4 +1,4 @@
-//! The content of a file that another process may be writing.
+//! Content of a file that another process may be writing.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -22,12 +22,12 @@ pub struct Bytes {
 #[derive(Debug)]
 enum Store {
     Mapped(Mapped),
-    /// Read into memory of our own.
+    /// Content read into private memory.
     Read(MmapRaw),
     Copied(Vec<AtomicU64>),
 }
 
-/// A mapped file. What is read of it after it was truncated is zeros; [`lost::all`] tells.
+/// A mapped file. After it was truncated, reads give zeros, and [`lost::all`] names the file.
 #[derive(Debug)]
 struct Mapped {
     guard: Guard,
@@ -38,7 +38,7 @@ struct Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // The last part of a page that is beyond the end of the file reads as zeros without a fault.
+        // The rest of the last page, beyond the end of the file, reads as zeros without a fault.
         let end = std::fs::metadata(&self.path)
             .ok()
             .filter(|meta| self.identity.is(meta) && meta.len() < self.map.len() as u64)
@@ -82,7 +82,7 @@ impl Bytes {
         })
     }
 
-    /// Copies content; what does not fill a word at the end is left out.
+    /// Copies content; an incomplete word at the end is left out.
     pub fn copy(content: &[u8]) -> Bytes {
         let word = |chunk: &[u8]| AtomicU64::new(chunk.try_into().map_or(0, u64::from_le_bytes));
         let words: Vec<_> = content.chunks_exact(8).map(word).collect();
@@ -92,17 +92,18 @@ impl Bytes {
         }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Gives back the memory that the file takes in this process; what is read again comes from the page cache.
+    /// Frees the memory that the file takes in this process. Later reads come from the page cache.
     pub fn forget(&self) {
         if let Store::Mapped(mapped) = &self.store {
-            // SAFETY: of a shared mapping of a file nothing is lost: pages come back as the file has them.
+            // SAFETY: a shared mapping of a file loses nothing, because later reads get its pages
+            // from the file.
             let advised = unsafe { mapped.map.unchecked_advise(UncheckedAdvice::DontNeed) };
-            // Memory that stays is no mistake.
+            // Memory that is not freed does no harm.
             let _ = advised;
         }
     }
@@ -121,25 +122,26 @@ impl Bytes {
         }
     }
 
-    /// The aligned words from an offset on, as many as asked for; `None` if not all are there.
+    /// Returns `count` aligned words from an offset on; `None` if the file does not have all of
+    /// them.
     pub fn atomics(&self, at: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = usize::try_from(at).ok().filter(|at| at.is_multiple_of(8))? / 8;
         self.words().get(first..first.checked_add(count)?)
     }
 
-    /// The aligned words of a range, as many as the file has of them.
+    /// Returns the aligned words of a range, as many as the file has.
     pub fn available(&self, at: u64, length: u64) -> &[AtomicU64] {
         let length = length.min(self.length.saturating_sub(at));
         let count = usize::try_from(length / 8).unwrap_or(0);
         self.atomics(at, count).unwrap_or_default()
     }
 
-    /// The aligned word at an offset.
+    /// Returns the aligned word at an offset.
     pub fn u64(&self, at: u64) -> Option<u64> {
         Some(self.atomics(at, 1)?.first()?.load(Ordering::Relaxed))
     }
 
-    /// A copy of the bytes from an aligned offset on, fewer if the file ends before.
+    /// Returns a copy of the bytes from an aligned offset on, fewer if the file ends before.
     pub fn to_vec(&self, at: u64, length: u64) -> Vec<u8> {
         let length = usize::try_from(length.min(self.length.saturating_sub(at))).unwrap_or(0);
         let whole = self

@@ -1,4 +1,4 @@
-//! All events in the order of time: those of the spool and those that only the ring has, merged.
+//! All events in the order of time: events of the spool, merged with the other events of the ring.
 
 use std::iter::Peekable;
 
@@ -13,13 +13,14 @@ pub struct Events<'a> {
     ring: Peekable<RingEvents<'a>>,
     spool: Option<Peekable<SpoolEvents<'a>>>,
     clock: Calibration,
-    /// Events before the next one.
+    /// Number of events before the next one.
     place: u64,
     readable: u64,
 }
 
 impl<'a> Events<'a> {
-    /// The events of a trace. Of a spool's frames those that hold nothing after these ticks are left out.
+    /// Returns the events of a trace. Frames of a spool without events after these ticks are left
+    /// out.
     pub(super) fn new(trace: &'a Trace, after: Option<u64>) -> Events<'a> {
         Events {
             ring: trace.ring.events(&trace.bytes).peekable(),
@@ -28,13 +29,13 @@ impl<'a> Events<'a> {
                 .as_ref()
                 .map(|spool| spool.events(after).peekable()),
             clock: trace.header.clock,
-            // Those that cannot be read count as the oldest.
+            // Unreadable events count as the oldest.
             place: trace.recorded().saturating_sub(trace.readable()),
             readable: trace.readable(),
         }
     }
 
-    /// The next event, as it was found.
+    /// Returns the next event, as it was found.
     pub(super) fn next_found(&mut self) -> Option<TimedEvent> {
         if let Some(spool) = &mut self.spool {
             return match (spool.peek(), self.ring.peek()) {

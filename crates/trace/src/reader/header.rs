@@ -1,4 +1,4 @@
-//! The header, the parts directory and the field table, as far as they can be trusted.
+//! The header, the parts directory and the field table, as far as they are plausible.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::layout::{
     self, FIELDS, FieldId, MAGIC, PartKind, field, get_u16, get_u32, get_u64, header, part,
 };
 
-/// What the header of a trace says.
+/// Decoded header of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the format, incompatible part.
@@ -18,35 +18,36 @@ pub struct Header {
     pub minor: u32,
     /// Wall clock at the start, ns since 1970.
     pub wall_ns: u64,
-    /// Which clock gave the ticks; `None` for one that this version does not know.
+    /// Clock that gave the ticks; `None` for one unknown to this version.
     pub clock_source: Option<ClockSource>,
-    /// How ticks become ns.
+    /// Conversion of ticks to ns.
     pub clock: Calibration,
     /// Bytes that the file should have.
     pub file_bytes: u64,
 }
 
-/// Where a part is, with its bounds checked against what an offset can be, not against the file's end.
+/// Place of a part. Its bounds were checked against the possible offsets, not against the file's
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Offset in the file.
+    /// Offset of the part in the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the part in bytes.
     pub length: u64,
     /// Bytes of one entry, never 0.
     pub stride: u64,
 }
 
-/// The known parts, and where the fields of a record are.
+/// The known parts, and the places of the fields of a record.
 #[derive(Debug)]
 pub struct Parts {
     known: Vec<(u32, Part)>,
-    /// Offset and width by [`layout::FieldId`]; width 0 where the file has no such field.
+    /// Offset and width by [`layout::FieldId`]; width 0 if the file has no such field.
     pub fields: [(u16, u16); FIELDS.len()],
 }
 
 impl Parts {
-    /// The first part of a kind.
+    /// Returns the first part of a kind.
     pub fn get(&self, kind: PartKind) -> Option<Part> {
         self.known
             .iter()
@@ -55,10 +56,10 @@ impl Parts {
     }
 }
 
-/// The largest header, parts directory or field table that is believed.
+/// Largest header, parts directory or field table that a reader accepts.
 const SANE: u32 = 1 << 16;
 
-/// A directory with so much wrong has no more entries that can be believed.
+/// Largest number of problems of a directory, after which its other entries are left out.
 const DIRECTORY_PROBLEMS: usize = 16;
 
 /// Parses the header of the file at a path.
@@ -194,7 +195,7 @@ fn fields(page: &[u8], problems: &mut Vec<String>) -> [(u16, u16); FIELDS.len()]
     let missing: Vec<_> = FIELDS
         .iter()
         .zip(found)
-        // Files from before there were streams of tensors are whole without it.
+        // Files from before streams of tensors are complete without this field.
         .filter(|(field, (_, width))| *width == 0 && **field != FIELDS[FieldId::Stream as usize])
         .map(|(field, _)| field.name)
         .collect();

@@ -1,7 +1,7 @@
 //! Files with holes, on a file system where a hole cannot be read through a mapping.
 //!
-//! On tmpfs a page of a hole takes space when it is read, and a full one has none: the access would fault. There the
-//! content is read into memory, which takes no space.
+//! On tmpfs a read of a page in a hole takes space. If the file system is full, the access faults.
+//! Then the content is read into memory, which takes no space for holes.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,8 @@ use memmap2::{MmapMut, MmapRaw};
 
 const PAGE: usize = 4096;
 
-/// Where the next data (`SEEK_DATA`) or hole (`SEEK_HOLE`) begins, in bytes; `None`: there is none.
+/// Returns the offset in bytes of the next data (`SEEK_DATA`) or hole (`SEEK_HOLE`); `None` if
+/// there is none.
 fn seek(file: &File, from: usize, whence: i32) -> Option<usize> {
     let from = libc::off_t::try_from(from).ok()?;
     // SAFETY: the descriptor is open for as long as `file` lives. Nothing here uses its position.
@@ -20,7 +21,8 @@ fn seek(file: &File, from: usize, whence: i32) -> Option<usize> {
     usize::try_from(at).ok()
 }
 
-/// Whether the first hole of a file can be read where the file is mapped; true if it has none, or nothing tells.
+/// True if the first hole of a file can be read through its mapping. Also true if there is no hole,
+/// or the kernel cannot tell.
 pub(super) fn are_readable(file: &File, map: &MmapRaw) -> bool {
     let Some(hole) = seek(file, 0, libc::SEEK_HOLE) else {
         return true;
@@ -37,7 +39,7 @@ pub(super) fn are_readable(file: &File, map: &MmapRaw) -> bool {
     advised == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
-/// The content of a file, `size` bytes, holes as zeros that take no memory.
+/// Returns the first `size` bytes of a file. Holes are zeros that take no memory.
 ///
 /// # Errors
 /// The address space is short, or the file cannot be read.
@@ -50,7 +52,7 @@ pub(super) fn read(file: &File, size: usize) -> io::Result<MmapRaw> {
             break;
         };
         match file.read_exact_at(part, data as u64) {
-            // Truncated meanwhile: the rest is zeros.
+            // Truncated meanwhile: the rest stays zeros.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             other => other?,
         }

@@ -8,16 +8,16 @@ use crate::event::Event;
 use crate::layout::{PartKind, live};
 use crate::live::{Seen, look};
 
-/// A block that was live.
+/// Block that was live when the table was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
-    /// When it was allocated, ns since the start of the trace.
+    /// Time of its allocation, ns since the start of the trace.
     pub ns: u64,
-    /// Its allocation.
+    /// Event of its allocation.
     pub event: Event,
 }
 
-/// The blocks that were live when the process died or when the table was looked at.
+/// Blocks that were live when the process ended or when the table was read.
 ///
 /// ```
 /// use gpushim_trace::{Class, Event, Kind, Trace, Writer, WriterOptions};
@@ -38,34 +38,37 @@ pub struct LiveBlock {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveTable {
-    /// The blocks, the oldest first. Of a process that runs, each was live at some moment of the reading.
+    /// Live blocks, the oldest first. If the process is running, each was live at some moment of
+    /// the reading.
     pub blocks: Vec<LiveBlock>,
-    /// Blocks that were just being entered.
+    /// Number of blocks that were being entered.
     pub in_flight: u64,
-    /// Blocks that found no place since the trace began, freed since or not: not 0 means that the table
-    /// may lack some.
+    /// Number of blocks that found no place since the trace began, freed since or not. If it is not
+    /// 0, the table may lack some blocks.
     pub missed: u64,
-    /// Blocks that the table has room for, half of them for blocks that their owners number.
+    /// Number of blocks that the table has room for, half of them for blocks that their owners
+    /// number.
     pub capacity: u64,
-    /// What is damaged, each a sentence that names the place.
+    /// Damages found, each a sentence that names the place.
     pub problems: Vec<String>,
 }
 
 impl LiveTable {
-    /// Whether no block is missing.
+    /// True if no block is missing.
     pub fn is_complete(&self) -> bool {
         self.missed == 0 && self.in_flight == 0 && self.problems.is_empty()
     }
 }
 
 impl Trace {
-    /// The blocks that are live; `None` in a file without that table.
+    /// Returns the live blocks; `None` in a file without a live table.
     pub fn live(&self) -> Option<LiveTable> {
         let part = self.parts.get(PartKind::Live)?;
         Some(read(&self.bytes, part, self.header.clock))
     }
 
-    /// Blocks that found no place in the live table since the trace began; 0 in a file without that table.
+    /// Returns the number of blocks that found no place in the live table since the trace began; 0
+    /// in a file without this table.
     pub fn live_missed(&self) -> u64 {
         let part = self.parts.get(PartKind::Live);
         let missed = part.and_then(|part| self.bytes.u64(part.offset + live::MISSED as u64));
@@ -73,7 +76,7 @@ impl Trace {
     }
 }
 
-/// Words of a group, as far as this version knows it.
+/// Number of words of a group, as far as this version knows it.
 const WORDS: usize = live::GROUP_BYTES / 8;
 
 fn read(bytes: &Bytes, part: Part, clock: Calibration) -> LiveTable {
@@ -122,7 +125,8 @@ fn read(bytes: &Bytes, part: Part, clock: Calibration) -> LiveTable {
             "{count} entries of the live table do not belong to their keys, the first in the group at byte {at}: left out"
         ));
     }
-    // A block that was freed and allocated again while we looked may have been seen in two places.
+    // A block that was freed and allocated again during the reading may have been seen in two
+    // places.
     found.sort_unstable_by_key(|(key, ticks, _)| (*key, std::cmp::Reverse(*ticks)));
     found.dedup_by_key(|(key, _, _)| *key);
     found.sort_unstable_by_key(|(key, ticks, _)| (*ticks, *key));
@@ -134,7 +138,7 @@ fn read(bytes: &Bytes, part: Part, clock: Calibration) -> LiveTable {
     table
 }
 
-/// Whether an entry is that of its key: both name the class and the address.
+/// True if an entry belongs to its key: both name the same class and address.
 fn is_of(key: u64, words: &[u64; 7]) -> bool {
     let [_, head, _, address, ..] = words;
     let class = head >> 8 & 0xff;

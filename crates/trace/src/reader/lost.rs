@@ -1,23 +1,23 @@
-//! Files that lost bytes while they were read: what was made of them is not to be believed.
+//! Files that lost bytes while they were read: results from them are incomplete.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The files that were noted, at most [`NOTED_MAX`].
+/// Files that were noted, at most [`NOTED_MAX`].
 static NOTED: Mutex<Vec<Lost>> = Mutex::new(Vec::new());
 const NOTED_MAX: usize = 100;
 
-/// Where a file was found to have lost bytes.
+/// Place of the loss in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// It ends after this many bytes, before its former end.
     End(u64),
-    /// What is at this byte cannot be read.
+    /// The byte at this offset cannot be read.
     Byte(u64),
 }
 
-/// A file that lost bytes while it was read: completes "failed to …".
+/// File that lost bytes while it was read. Its message completes "failed to …".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     path: PathBuf,
@@ -48,12 +48,13 @@ pub(super) fn note(path: &Path, place: Place) {
     }
 }
 
-/// The files that lost bytes while this process read them. Those that are still open are not among them.
+/// Returns the files that lost bytes while this process read them, except files that are still
+/// open.
 pub fn all() -> Vec<Lost> {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Whether a file that is or was open has lost bytes.
+/// True if a file that is or was open has lost bytes.
 pub fn any() -> bool {
     crate::guard::read_lost() || !all().is_empty()
 }

@@ -1,9 +1,10 @@
-//! A copy of the trace of a process that runs, as a kill at one moment would have left it.
+//! Copy of the trace of a running process, as a kill at one moment would have left it.
 //!
-//! The parts of a file that is being written are copied at different moments. They are brought to one, the *cut*: the
-//! moment at which the live table and the totals have been read. Events after it are left out of the ring. The live
-//! table took some time to read, so the events of that time are applied to it. Events that newer ones overwrote before
-//! they could be copied count as lost, as in any ring that went round; so the counts of the copy are exact.
+//! The parts of a file that is being written are copied at different moments. They are adjusted to
+//! one moment, the *cut*: the end of reading the live table and the totals. Later events are left
+//! out of the ring. The reading of the live table takes time, so the events of that time are
+//! applied to it. Events overwritten before they could be copied count as lost, as in any ring that
+//! has wrapped. So the counts of the copy are exact.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,36 +29,36 @@ mod spool;
 
 use chunk::Copied;
 
-/// What an [`Error`] of this room is about.
+/// Action named by the [`Error`]s of this module.
 const COPY: &str = "copy the trace";
-/// Within this time after an event's ticks its thread has written it, unless it was interrupted.
+/// Time after an event's ticks within which its thread has written it, unless it was interrupted.
 const PUBLISHED: Duration = Duration::from_millis(2);
-/// Bytes that are copied at once.
+/// Number of bytes copied at once.
 const PIECE: u64 = 1 << 20;
 
-/// The live blocks by their keys: the words of their events.
+/// Live blocks by their keys: the words of their events.
 type Blocks = HashMap<u64, [u64; 7]>;
 
-/// What a copy has.
+/// Content of a copy, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Blocks that were live.
+    /// Number of blocks that were live.
     pub live: u64,
-    /// Events of the ring.
+    /// Number of events in the ring.
     pub events: u64,
-    /// Chunks of the ring in which events were overwritten before they could be copied. In the last chunk of events
-    /// before the gap one counts as torn, the others as lost.
+    /// Number of chunks of the ring with events overwritten before they could be copied. In such a
+    /// chunk the last event before the gap counts as torn, the other ones of the gap as lost.
     pub overtaken: u64,
 }
 
 impl Trace {
-    /// Copies the trace at a path, whose process may be running, into an empty file: what a kill at this moment would
-    /// have left, but for the request of [`crate::control`]. The spool is copied to the one that belongs to the path
-    /// `name`.
+    /// Copies the trace at a path, whose process may be running, into an empty file. The copy is as
+    /// a kill at this moment would have left the trace, except the request of [`crate::control`].
+    /// The spool is copied to the one that belongs to the path `name`.
     ///
     /// # Errors
-    /// The trace cannot be read, is not laid out as this version does, or the copy cannot be written. No spool is left
-    /// behind then.
+    /// The trace cannot be read, has another layout than this version's, or the copy cannot be
+    /// written. No spool is left then.
     pub fn copy_moment(path: &Path, copy: &File, name: &Path) -> Result<Moment, Error> {
         let trace = Trace::open_ring(path)?;
         let copier = Copier::new(&trace, copy).ok_or_else(|| {
@@ -79,7 +80,7 @@ struct Copier<'a> {
     ring: Part,
     chunks: Part,
     live: Part,
-    /// Bytes of a chunk.
+    /// Number of bytes of a chunk.
     chunk_bytes: u64,
 }
 
@@ -105,10 +106,10 @@ impl<'a> Copier<'a> {
         })
     }
 
-    /// Copies all but the spool; what the copy has, and the ticks of the cut.
+    /// Copies all but the spool. Returns the content of the copy and the ticks of the cut.
     fn copy(&self) -> io::Result<(Moment, u64)> {
         self.copy.set_len(self.trace.bytes.len())?;
-        // Before the cut, so that it knows of no later event; a reader adds the events that it lacks.
+        // Before the cut, so that it includes no later event. A reader adds the events after it.
         self.copy_timeline()?;
         let from = self.clock.now();
         let mut blocks = self.read_live();
@@ -122,7 +123,7 @@ impl<'a> Copier<'a> {
                 meanwhile.push((ticks, *event));
             }
         })?;
-        // At the same instant memory is given back before it is handed out again.
+        // At the same instant memory is freed before it is allocated again.
         meanwhile.sort_by_key(|(ticks, event)| (*ticks, makes(event)));
         for (ticks, event) in &meanwhile {
             follow(&mut blocks, *ticks, event);
@@ -146,7 +147,7 @@ impl<'a> Copier<'a> {
         Ok((moment, cut))
     }
 
-    /// Copies the ring up to the cut, and tells its events.
+    /// Copies the ring up to the cut, and gives its events to `tell`.
     fn copy_ring(
         &self,
         cut: u64,
@@ -163,7 +164,7 @@ impl<'a> Copier<'a> {
             let Some(([word], slots)) = word.zip(slots) else {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             };
-            // A chunk that was never used is a hole of the file: its slots are not to be read.
+            // A chunk that was never used is a hole of the file: its slots must not be read.
             if word.load(Ordering::Acquire) == 0 {
                 words.extend([0; 8]);
                 continue;
@@ -182,7 +183,7 @@ impl<'a> Copier<'a> {
         self.copy_part(PartKind::Cursor)
     }
 
-    /// The live table as it is now.
+    /// Returns the blocks of the current live table.
     fn read_live(&self) -> Blocks {
         let mut blocks = Blocks::new();
         let first = self.live.offset + live::HEAD_BYTES as u64;
@@ -209,7 +210,7 @@ impl<'a> Copier<'a> {
         blocks
     }
 
-    /// Writes the live table. Readers do not ask in which group a block is: the first ones are filled.
+    /// Writes the live table into the first groups. Readers accept a block in any group.
     fn write_live(&self, blocks: &Blocks) -> io::Result<()> {
         let missed = self.trace.live_missed();
         self.copy.write_all_at(
@@ -232,8 +233,8 @@ impl<'a> Copier<'a> {
             .write_all_at(&groups, self.live.offset + live::HEAD_BYTES as u64)
     }
 
-    /// Copies the timeline in one state. If it changes faster than it can be read, the copy has none, and readers make
-    /// one of the events.
+    /// Copies the timeline in one state. If it changes faster than it can be read, the copy has
+    /// none. Readers then make one from the events.
     fn copy_timeline(&self) -> io::Result<()> {
         let Some(part) = self.trace.parts.get(PartKind::Timeline) else {
             return Ok(());
@@ -248,7 +249,7 @@ impl<'a> Copier<'a> {
         self.write_changed(part.offset, words.get(..length).unwrap_or_default())
     }
 
-    /// Copies a part as it is.
+    /// Copies the content of a part, unchanged.
     fn copy_part(&self, kind: PartKind) -> io::Result<()> {
         let Some(part) = self.trace.parts.get(kind) else {
             return Ok(());
@@ -263,7 +264,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Writes the pages that the copy has not, so that holes stay holes.
+    /// Writes the pages that differ from the copy's, so that holes stay holes.
     fn write_changed(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut old = vec![0; bytes.len()];
         self.copy.read_exact_at(&mut old, at)?;
@@ -275,12 +276,12 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// The key of a block in the live table.
+/// Returns the key of a block in the live table.
 fn key_of(event: &Event) -> Option<u64> {
     live::key(event.class, event.address)
 }
 
-/// Whether an event makes a block that is in the live table, or ends one; `None`: neither.
+/// True if an event makes a block of the live table, false if it ends one; `None` for other events.
 fn makes(event: &Event) -> Option<bool> {
     match event.kind {
         Kind::Alloc | Kind::TensorAlloc if event.result == 0 => Some(true),

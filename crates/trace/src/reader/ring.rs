@@ -1,4 +1,4 @@
-//! The event ring of a file: what of it is readable, in which order, and what is lost.
+//! The event ring of a file: its readable events, their order, and the number of lost ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,38 +17,39 @@ pub use events::{RingEvents, TimedEvent};
 
 pub use spooled::Spooled;
 
-/// Slots after which what was read of the file is given back, so that it does not stay in memory: 32 MiB.
+/// Number of slots after which the memory of the file is freed, so that it does not stay resident:
+/// 32 MiB.
 const FORGET: u64 = 512 << 10;
 
-/// The largest record that is believed, bytes.
+/// Largest record that a reader accepts, bytes.
 const RECORD_MAX: u64 = 256;
 const WORDS_MAX: usize = RECORD_MAX as usize / 8;
-/// Words of a record of this version.
+/// Number of words of a record of this version.
 const RECORD_WORDS: usize = RECORD_BYTES / 8;
 
-/// The ring as it was when the file was opened.
+/// View of the ring as it was when the file was opened.
 #[derive(Debug)]
 pub struct RingView {
     slots: Option<Slots>,
-    /// Slots of the ring, whether the file still holds them or not.
+    /// Number of slots of the ring, even if the file no longer holds them.
     pub capacity: u64,
-    /// Events that were recorded, those given up included.
+    /// Number of events recorded, dropped ones included.
     pub recorded: u64,
-    /// Complete events.
+    /// Number of complete events.
     pub readable: u64,
-    /// Events being written.
+    /// Number of events being written.
     pub torn: u64,
-    /// Events given up: every chunk tried was held.
+    /// Number of events dropped because every chunk tried was held.
     pub dropped: u64,
-    /// Whether newer events have taken the slots of older ones.
+    /// True if newer events have taken the slots of older ones.
     pub wrapped: bool,
-    /// Slots of a chunk.
+    /// Number of slots of a chunk.
     each: u64,
-    /// The readable events, sorted by their first event's place in the order.
+    /// Readable events, in runs sorted by the ticks of their first event.
     runs: Vec<Run>,
 }
 
-/// Events that lie one after the other in the ring and were written in that order by one thread.
+/// Successive events of the ring, written in this order by one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     /// Ticks of its first event.
@@ -57,12 +58,12 @@ struct Run {
     first: u64,
     /// Number of the event in the first slot.
     number: u64,
-    /// Slots.
+    /// Number of slots of the run.
     length: u64,
 }
 
 impl RingView {
-    /// How often threads went for a chunk, and how many chunks there are.
+    /// Returns the number of attempts to take a chunk, and the number of chunks.
     pub fn turns(&self, bytes: &Bytes, parts: &Parts) -> (u64, u64) {
         let cursor = Cursor {
             bytes,
@@ -72,12 +73,12 @@ impl RingView {
         (turns, self.capacity / self.each.max(1))
     }
 
-    /// Whether records are laid out as this version does.
+    /// True if records have the layout of this version.
     pub fn is_ours(&self) -> bool {
         self.slots.is_some_and(|slots| slots.is_ours)
     }
 
-    /// Looks at every slot once.
+    /// Reads every slot of the ring once.
     pub fn scan(bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> RingView {
         let mut view = RingView {
             slots: None,
@@ -132,7 +133,7 @@ impl RingView {
     }
 }
 
-/// The counters of the ring.
+/// Cursor part: the counters of the ring.
 struct Cursor<'a> {
     bytes: &'a Bytes,
     at: Option<u64>,
@@ -144,21 +145,21 @@ impl Cursor<'_> {
     }
 }
 
-/// The slots of a ring, and what is where in them.
+/// Slots of a ring, and the layout of their fields.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
     part: Part,
-    /// Slots that the file should hold.
+    /// Number of slots that the file should hold.
     capacity: u64,
-    /// Slots that it holds.
+    /// Number of slots that the file holds.
     held: u64,
     fields: [(u16, u16); FIELDS.len()],
-    /// Records are made as this version makes them.
+    /// True if records have the layout of this version.
     is_ours: bool,
 }
 
 impl Slots {
-    /// The words of a slot, if the file holds it.
+    /// Returns the words of a slot, if the file holds it.
     fn words<'a>(&self, bytes: &'a Bytes, index: u64) -> Option<&'a [AtomicU64]> {
         let at = self
             .part
@@ -167,14 +168,14 @@ impl Slots {
         bytes.atomics(at, (self.part.stride / 8) as usize)
     }
 
-    /// What the sequence word of a slot says.
+    /// Returns the state of a slot, from its sequence word.
     fn state(&self, bytes: &Bytes, index: u64) -> Slot {
         let sequence = self.words(bytes, index).and_then(|words| words.first());
-        // Acquire: the slots that are looked at after this one are at least as new.
+        // Acquire: the slots that are read after this one are at least as new.
         Slot::decode(sequence.map_or(0, |word| word.load(Ordering::Acquire)))
     }
 
-    /// The event of this number with its ticks, if the slot holds it completely.
+    /// Returns the event of this number with its ticks, if the slot holds it completely.
     fn read(&self, bytes: &Bytes, index: u64, number: u64) -> Option<(u64, Event)> {
         let words = self.words(bytes, index)?;
         if self.is_ours {
@@ -200,7 +201,8 @@ impl Slots {
     }
 }
 
-/// A copy of a slot's first words, if it held the event of this number completely before and after copying.
+/// Returns a copy of a slot's first words, if it held the event of this number completely before
+/// and after copying.
 #[inline]
 pub fn copy_if<const N: usize, W: Word>(slot: &[W], number: u64) -> Option<[u64; N]> {
     while_held(slot.first()?, number, || {
@@ -212,7 +214,7 @@ pub fn copy_if<const N: usize, W: Word>(slot: &[W], number: u64) -> Option<[u64;
     })
 }
 
-/// A little-endian number of 1, 2, 4 or 8 bytes; 0 where it would reach outside.
+/// Returns a little-endian number of 1, 2, 4 or 8 bytes; 0 if it would reach outside.
 #[inline]
 fn extract(record: &[u64; WORDS_MAX], (offset, width): (u16, u16)) -> u64 {
     let (index, shift) = (usize::from(offset / 8), u32::from(offset % 8) * 8);

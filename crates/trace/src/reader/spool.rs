@@ -13,24 +13,24 @@ use crate::event::Event;
 use crate::regular::open_companion;
 use crate::spool::{Budget, Span, scan, segments};
 
-/// Frames that are unpacked at once at most, each by a thread: 2 MiB of events each.
+/// Largest number of frames that are unpacked at once, each by a thread: 2 MiB of events each.
 const AHEAD_MAX: usize = 8;
 
-/// Frames that are open at once at most: they overlap only by what threads published late.
+/// Largest number of frames that are open at once: they overlap only by events published late.
 const OPEN_MAX: usize = 64;
 
-/// The files of a spool.
+/// Opened files of a spool.
 #[derive(Debug)]
 pub struct Spool {
     files: Vec<(PathBuf, File)>,
     /// Index of the file and frame, by the times of their first events.
     frames: Vec<(usize, Span)>,
-    /// Events in all of them.
+    /// Number of events in all frames.
     pub events: u64,
 }
 
 impl Spool {
-    /// The spool beside a trace, if there is one; what it holds is taken out of the ring.
+    /// Opens the spool beside a trace, if there is one; takes its events out of the ring.
     pub fn open(
         path: &Path,
         trace: u64,
@@ -88,7 +88,7 @@ impl Spool {
         Some(spool)
     }
 
-    /// The events of the frames that hold any after these ticks.
+    /// Returns the events of the frames with any event after these ticks.
     pub fn events(&self, after: Option<u64>) -> SpoolEvents<'_> {
         SpoolEvents {
             spool: self,
@@ -100,22 +100,22 @@ impl Spool {
     }
 }
 
-/// Iterates over the events of a spool, with only those frames in memory whose times overlap.
+/// Iterator over the events of a spool; only frames with overlapping times are in memory.
 #[derive(Clone, Debug)]
 pub struct SpoolEvents<'a> {
     spool: &'a Spool,
     waiting: &'a [(usize, Span)],
-    /// Events of the first of those that are waited for.
+    /// Events of the first waiting frames that are needed.
     unpacked: VecDeque<Vec<[u64; 7]>>,
     open: BinaryHeap<Open>,
     after: Option<u64>,
 }
 
-/// A frame that was begun: the next event, and those after it from the last to the first.
+/// A frame that was begun: its next event, and the later ones from the last to the first.
 #[derive(Clone, Debug)]
 struct Open {
     next: TimedEvent,
-    /// Frames keep their order where times are equal.
+    /// Number of the frame: frames keep their order when times are equal.
     number: u64,
     rest: Vec<[u64; 7]>,
 }
@@ -137,7 +137,7 @@ fn found(words: &[u64; 7]) -> TimedEvent {
 }
 
 impl Ord for Open {
-    /// The greatest is the one to give next, as [`BinaryHeap`] has it.
+    /// Orders the next event as the greatest, as [`BinaryHeap`] requires.
     fn cmp(&self, other: &Open) -> Ordering {
         let rank = |open: &Open| (open.next.rank(), open.number);
         rank(other).cmp(&rank(self))
@@ -191,7 +191,7 @@ impl Iterator for SpoolEvents<'_> {
     type Item = TimedEvent;
 
     fn next(&mut self) -> Option<TimedEvent> {
-        // Frames that begin before the next event of those that are open, or with it.
+        // Opens the frames that begin before the next event of the open ones, or with it.
         while let Some(((_, span), rest)) = self.waiting.split_first() {
             let next = self.open.peek().map(|open| open.next.ticks);
             if next.is_some_and(|next| next < span.header.first) || self.open.len() >= OPEN_MAX {

@@ -1,4 +1,5 @@
-//! What events refer to by a number: texts, stacks, modules, names of generated code.
+//! Tables of entries that events refer to by a number: texts, stacks, modules, sites, names of
+//! generated code.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use crate::stacks::{self, StackNode};
 use crate::streams::Streams;
 use crate::strings;
 
-/// What does not change while a trace is open.
+/// Tables that do not change while a trace is open.
 #[derive(Debug)]
 pub struct Tables {
     modules: Vec<Module>,
@@ -22,7 +23,7 @@ pub struct Tables {
     streams: OnceLock<Streams>,
 }
 
-/// What did not fit into a file, or is not whole in it for that.
+/// Numbers of entries that did not fit into a file, or are incomplete for this reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     /// Texts that are missing: their ids are 0.
@@ -33,12 +34,12 @@ pub struct Cut {
     pub modules: u64,
     /// Names of generated code that are missing.
     pub jit: u64,
-    /// How often a frame of an interpreter is missing in a stack.
+    /// Frames of interpreters that are missing in stacks.
     pub sites: u64,
 }
 
-/// A stack, from the innermost frame to the outermost, then the ranges that were open on the thread, the
-/// innermost first. Bounded, whatever is in the file.
+/// Iterator over a stack, from the innermost frame to the outermost. Then the ranges that were open
+/// on the thread follow, the innermost first. Bounded for any content of the file.
 #[derive(Debug)]
 pub struct Stack<'a>(stacks::Stack<'a, AtomicU64>);
 
@@ -51,7 +52,7 @@ impl Iterator for Stack<'_> {
 }
 
 impl Tables {
-    /// Takes what is small, and says what is wrong with the rest.
+    /// Reads the small tables, and checks the others.
     pub fn scan(bytes: &Bytes, parts: &Parts, problems: &mut Vec<String>) -> Tables {
         let part = words(bytes, parts, PartKind::Modules, modules::layout::WORDS);
         let (modules, senseless) = modules::modules(part.words, part.each);
@@ -76,19 +77,19 @@ impl Tables {
 }
 
 impl Trace {
-    /// The text of an id; `None` for 0 and for what is no text's id.
+    /// Returns the text of an id; `None` for 0 and for an id of no text.
     pub fn string(&self, id: u32) -> Option<String> {
         strings::text(self.table(PartKind::Strings, 1).words, id)
     }
 
-    /// The stack of an event's stack id, empty for 0. It ends where the file is damaged.
+    /// Returns the stack of an event's stack id, empty for 0. It ends where the file is damaged.
     pub fn stack(&self, id: u32) -> Stack<'_> {
         let part = self.table(PartKind::Stacks, stacks::layout::WORDS);
         Stack(stacks::Stack::of(part.words, part.each, id))
     }
 
-    /// The handle of the stream of a tensor, by the number in its event ([`Event::stream`](crate::Event::stream)); 0 is the
-    /// default stream. `None` if it is not known.
+    /// Returns the handle of the stream of a tensor, by the number in its event
+    /// ([`Event::stream`](crate::Event::stream)); 0 is the default stream. `None` if it is unknown.
     pub fn stream(&self, number: u8) -> Option<u64> {
         let streams = self
             .tables
@@ -97,13 +98,13 @@ impl Trace {
         streams.handle(number)
     }
 
-    /// The place in source code of an id; `None` for what is no site's id.
+    /// Returns the place in source code of an id; `None` for an id of no site.
     pub fn site(&self, id: u32) -> Option<Site> {
         let part = self.table(PartKind::Sites, sites::layout::WORDS);
         sites::site(part.words, part.each, id)
     }
 
-    /// The return addresses of all stacks, some of them several times.
+    /// Returns the return addresses of all stacks, some of them several times.
     pub fn return_addresses(&self) -> impl Iterator<Item = u64> + '_ {
         let part = self.table(PartKind::Stacks, stacks::layout::WORDS);
         let counted = part.words.get(stacks::layout::HANDED_OUT);
@@ -121,13 +122,13 @@ impl Trace {
         })
     }
 
-    /// The programs and libraries that had been loaded at [`Trace::open`], in the order in which the writer
-    /// saw them.
+    /// Returns the programs and libraries that had been loaded at [`Trace::open`], in the order in
+    /// which the writer saw them.
     pub fn modules(&self) -> &[Module] {
         &self.tables.modules
     }
 
-    /// The name of code that is in no file, by an address within it.
+    /// Returns the name of code that is in no file, by an address within it.
     pub fn jit_name(&self, address: u64) -> Option<String> {
         let part = || self.table(PartKind::Jit, jit::layout::WORDS);
         let map = self.tables.jit.get_or_init(|| {
@@ -137,7 +138,7 @@ impl Trace {
         self.string(map.name(address)?)
     }
 
-    /// How much did not fit.
+    /// Returns the numbers of entries that did not fit.
     pub fn cut(&self) -> Cut {
         let cut = |kind, at: usize| {
             let words = self.table(kind, 1).words;
@@ -157,13 +158,14 @@ impl Trace {
     }
 }
 
-/// As much of a part as there is, and words of an entry.
+/// Words of a part, as many as the file has, and the number of words of an entry.
 struct Words<'a> {
     words: &'a [AtomicU64],
     each: usize,
 }
 
-/// The words of a part whose entries have at least `least` words; none if there is no such part.
+/// Returns the words of a part whose entries have at least `least` words; none if there is no such
+/// part.
 fn words<'a>(bytes: &'a Bytes, parts: &Parts, kind: PartKind, least: usize) -> Words<'a> {
     let part = parts
         .get(kind)

@@ -42,7 +42,7 @@ fn written(bytes: u64, events: u64) -> Vec<u8> {
     std::fs::read(writer.path()).unwrap()
 }
 
-/// Where a part's entry of the directory is.
+/// Returns the offset of a part's entry in the directory.
 fn entry_of(content: &[u8], kind: layout::PartKind) -> usize {
     let count = layout::get_u32(content, header::PARTS_COUNT).unwrap() as usize;
     (0..count)
@@ -51,7 +51,7 @@ fn entry_of(content: &[u8], kind: layout::PartKind) -> usize {
         .unwrap()
 }
 
-/// Where a part of a file is.
+/// Returns the offset of a part of a file.
 fn part_at(content: &[u8], kind: layout::PartKind) -> usize {
     let entry = entry_of(content, kind);
     layout::get_u64(content, entry + part::OFFSET).unwrap() as usize
@@ -326,7 +326,7 @@ fn a_killed_calibration_leaves_the_other_pair() {
     );
 }
 
-/// The same file with the pair that is not in force zeroed.
+/// Returns the file with the pair that is not in force zeroed.
 fn sound_like(content: &[u8], other: usize) -> Vec<u8> {
     let mut copy = content.to_vec();
     copy[other..other + 16].fill(0);

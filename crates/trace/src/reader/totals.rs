@@ -1,4 +1,4 @@
-//! The totals of a file: the stripes added up.
+//! Totals of a file: the sums of its stripes.
 
 use std::sync::atomic::Ordering;
 
@@ -11,29 +11,29 @@ use crate::layout::{PartKind, totals};
 /// Sums of all allocations and frees since the trace began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Blocks allocated.
+    /// Number of blocks allocated.
     pub allocations: u64,
-    /// Bytes asked for by them.
+    /// Bytes requested for the allocated blocks.
     pub allocated: u64,
-    /// Blocks freed, or dropped with their context.
+    /// Number of blocks freed, or dropped with their context.
     pub frees: u64,
-    /// Bytes that had been asked for by those.
+    /// Bytes that had been requested for the freed blocks.
     pub freed: u64,
 }
 
 impl Sums {
-    /// Blocks that are live.
+    /// Returns the number of live blocks.
     pub fn live(&self) -> u64 {
         self.allocations.saturating_sub(self.frees)
     }
 
-    /// Bytes that are live.
+    /// Returns the requested bytes of live blocks.
     pub fn live_bytes(&self) -> u64 {
         self.allocated.saturating_sub(self.freed)
     }
 
     fn add(&mut self, other: Sums) {
-        // Whatever a damaged file says, it is no reason to panic.
+        // No value of a damaged file must cause a panic.
         self.allocations = self.allocations.wrapping_add(other.allocations);
         self.allocated = self.allocated.wrapping_add(other.allocated);
         self.frees = self.frees.wrapping_add(other.frees);
@@ -41,14 +41,14 @@ impl Sums {
     }
 }
 
-/// The sums of a trace, by layer and device.
+/// Sums of a trace, by layer and device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     rows: [[Sums; totals::DEVICES]; totals::LAYERS],
 }
 
 impl Totals {
-    /// The sums of a layer, over all devices.
+    /// Returns the sums of a layer, over all devices.
     pub fn layer(&self, layer: Layer) -> Sums {
         let rows = self.rows.get(layer as usize).into_iter().flatten();
         rows.fold(Sums::default(), |mut sums, row| {
@@ -57,8 +57,8 @@ impl Totals {
         })
     }
 
-    /// The sums of a layer on one device, 0 to 7; any other number stands for all other devices
-    /// together, and those unknown.
+    /// Returns the sums of a layer on one device, 0 to 7. Any other number stands for all other
+    /// devices together, and unknown ones.
     pub fn device(&self, layer: Layer, device: u8) -> Sums {
         let index = usize::from(device).min(totals::DEVICES - 1);
         let row = self
@@ -70,14 +70,14 @@ impl Totals {
 }
 
 impl Trace {
-    /// The sums, those of a running process up to what happens while they are read; `None` if the file has
-    /// none or they are cut off.
+    /// Returns the sums; for a running process they may include events that occur during the
+    /// reading. `None` if the file has none or they are cut off.
     pub fn totals(&self) -> Option<Totals> {
         read(&self.bytes, self.parts.get(PartKind::Totals)?)
     }
 }
 
-/// The most stripes that are believed.
+/// Largest number of stripes that a reader accepts.
 const STRIPES_MAX: u64 = 1 << 16;
 
 fn read(bytes: &Bytes, part: Part) -> Option<Totals> {

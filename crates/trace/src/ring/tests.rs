@@ -9,7 +9,6 @@ use super::*;
 use crate::reader::ring::chunks::{Sound, look};
 use crate::reader::ring::copy_if;
 
-/// The memory of a ring.
 struct Memory<W> {
     next: W,
     dropped: W,
@@ -35,7 +34,7 @@ impl<W: Word> Memory<W> {
         Ring::new(&self.next, &self.dropped, &self.chunks, &self.slots).unwrap()
     }
 
-    /// What a reader finds.
+    /// Returns the counts and events that a reader finds.
     fn read(&self) -> Found {
         let each = self.slots.len() / self.chunks.len();
         let mut found = Found {
@@ -79,7 +78,7 @@ impl<W: Word> Memory<W> {
 struct Found {
     recorded: u64,
     torn: u64,
-    /// What the complete events hold, in the order of the slots.
+    /// Values of the complete events, in the order of the slots.
     kept: Vec<u64>,
 }
 
@@ -215,9 +214,9 @@ fn threads_never_mix_their_payloads() {
 
 /// A ring without any provision for threads.
 struct Naive {
-    /// Of each chunk: its holder, and the content of its slots.
+    /// Holder of each chunk, and the content of its slots.
     chunks: Vec<(Option<usize>, Vec<Option<u64>>)>,
-    /// Of each holder: its chunk, and the slots that it has used.
+    /// Chunk of each holder, and the number of slots that it has used.
     holds: Vec<Option<(usize, usize)>>,
     turn: usize,
     dropped: u64,
@@ -256,7 +255,8 @@ impl Naive {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 500 }, ..ProptestConfig::default() })]
-    /// For any order of writes and ends of threads: what is kept, and how many events were recorded and dropped.
+    /// For any order of writes and ends of threads: what is kept, and how many events were recorded
+    /// and dropped.
     #[test]
     fn the_ring_does_what_a_naive_one_does(
         (chunks, each) in (0..4_u32, 0..4_u32).prop_map(|(chunks, each)| (1 << chunks, 1 << each)),
@@ -292,7 +292,7 @@ proptest! {
     }
 }
 
-/// How many more changes reach the memory before the process dies.
+/// Number of further changes that reach the memory before the process ends.
 type Life = Rc<RefCell<u64>>;
 
 /// A word of a process that dies: from then on nothing that is written arrives.
@@ -331,7 +331,7 @@ impl Word for Mortal {
 
 #[test]
 fn a_death_after_any_step_leaves_exact_counts() {
-    // Three threads that take turns, one of which pauses early and one of which ends now and then.
+    // Three threads take turns: one pauses early, another ends at times.
     let steps = |at: u64| match at {
         2 => 2,
         at if at % 5 == 0 => 1,
@@ -369,7 +369,8 @@ fn a_death_after_any_step_leaves_exact_counts() {
             "{found:?} of {before}"
         );
         assert!(found.torn <= in_flight);
-        // Three chunks of four are in use beside the paused one's; nothing newer than a lap is gone.
+        // Three chunks of four are in use beside the paused one's; nothing newer than a lap is
+        // gone.
         let recent = before.saturating_sub(8)..before;
         let held = recent.clone().filter(|at| found.kept.contains(at)).count();
         assert!(held + 4 >= recent.count(), "{found:?} of {before}");

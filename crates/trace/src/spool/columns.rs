@@ -1,9 +1,11 @@
 //! The events of a frame as columns of small numbers, which compress well.
 //!
-//! Numbers are written seven bits to a byte, the lowest first, the top bit set on all but the last
-//! byte. Differences are written as `2 d` or, below zero, `-2 d - 1`. A *table* column is, for each
-//! event, the place of its value in the order in which values first came, and then these values, each
-//! as the difference from the one before.
+//! Numbers are written seven bits to a byte, the lowest first, the top bit set on all bytes but the
+//! last. Differences are written as `2 d` or, below zero, `-2 d - 1`.
+//!
+//! A *table* column has two parts. The first has, for each event, the place of its value in the
+//! order in which values first came. The second has these values, each as the difference from the
+//! one before.
 
 use rustc_hash::FxHashMap;
 
@@ -11,7 +13,7 @@ use crate::event::{Class, Cost, Layer};
 use crate::kind::Kind;
 use crate::leb128::{put, take};
 
-/// Encodes frames; keeps its memory from one to the next.
+/// Encoder of frames; keeps its memory from one to the next.
 #[derive(Debug, Default)]
 pub struct Encoder {
     table: FxHashMap<u64, u32>,
@@ -48,7 +50,7 @@ impl Encoder {
         self.coded = coded;
     }
 
-    /// Appends a table column.
+    /// Appends a table column: places, then values.
     fn column(&mut self, to: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
         self.table.clear();
         self.values.clear();
@@ -68,7 +70,7 @@ impl Encoder {
     }
 }
 
-/// The words of `count` events from the columns of a frame whose first ticks are these.
+/// Returns the words of `count` events, from the columns of a frame and its first ticks.
 pub fn decode(mut from: &[u8], count: usize, first: u64) -> Option<Vec<[u64; 7]>> {
     let mut events = vec![[0; 7]; count];
     let mut ticks = first;
@@ -87,7 +89,7 @@ pub fn decode(mut from: &[u8], count: usize, first: u64) -> Option<Vec<[u64; 7]>
     from.is_empty().then_some(events)
 }
 
-/// The values of a table column.
+/// Returns the values of a table column.
 fn table(from: &mut &[u8], count: usize) -> Option<Vec<u64>> {
     let mut places = Vec::with_capacity(count);
     let mut known = 0;
@@ -111,11 +113,11 @@ fn table(from: &mut &[u8], count: usize) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// What the size and the two last words of an event most likely are, by the events before it.
+/// Prediction of the size and the two last words of an event, by the events before it.
 struct Guess {
-    /// By address: the size that was last seen there.
+    /// Size that was last seen at an address.
     sizes: FxHashMap<u64, u64>,
-    /// A framework's allocated and reserved bytes.
+    /// Allocated and reserved bytes of a framework.
     framework: [u64; 2],
 }
 
@@ -128,7 +130,7 @@ impl Guess {
         }
     }
 
-    /// The size and the two last words, each as 0 if it is what was expected.
+    /// Returns the size and the two last words, each as 0 if it was predicted.
     fn encode(&mut self, words: &[u64; 7]) -> [u64; 3] {
         let [_, head, _, address, size, first, second] = *words;
         let expected = self.sizes.insert(address, size).unwrap_or(0);
@@ -145,7 +147,7 @@ impl Guess {
         [swapped(size, expected), first, second]
     }
 
-    /// The inverse, in place.
+    /// Reverses [`Guess::encode`], in place.
     fn decode(&mut self, words: &mut [u64; 7]) {
         let [_, head, _, address, size, first, second] = words;
         let place = self.sizes.entry(*address).or_insert(0);
@@ -165,11 +167,11 @@ impl Guess {
     }
 }
 
-/// What the two last words of an event are.
+/// Meaning of the two last words of an event.
 enum Sort {
-    /// The second is a cost.
+    /// The second word is a cost.
     Block,
-    /// A framework's sums, after the size was added this many times.
+    /// The words are a framework's sums, after the size was added this many times.
     Tensor(u64),
     Other,
 }
@@ -186,7 +188,7 @@ impl Sort {
     }
 }
 
-/// A value with the expected one and 0 in each other's place. Its own inverse.
+/// Returns a value with 0 and the expected value exchanged. Its own inverse.
 fn swapped(value: u64, expected: u64) -> u64 {
     if value == expected {
         0
@@ -197,7 +199,7 @@ fn swapped(value: u64, expected: u64) -> u64 {
     }
 }
 
-/// A cost without the block that its size alone would have; its time in the low bits.
+/// Returns a cost without the block predicted from its size, with its time in the low bits.
 fn cost_out(cost: u64, size: u64) -> u64 {
     cost.wrapping_sub(Cost::pack(0, size)).rotate_left(32)
 }

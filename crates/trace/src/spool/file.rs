@@ -1,4 +1,4 @@
-//! The files of a spool: segments of bounded size, the oldest deleted when there is no more room.
+//! Files of a spool: segments of bounded size, the oldest deleted when there is no more room.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,31 +12,31 @@ use gpushim_descriptors::Identity;
 use super::frame::MAGIC;
 use super::{segment_path, segments};
 
-/// What a spool may take.
+/// Limits of the space that a spool takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
-    /// Bytes of all segments together; beyond it the oldest segment is deleted. `None`: no limit, and a
-    /// single segment.
+    /// Largest number of bytes of all segments together; beyond it the oldest segment is deleted.
+    /// `None`: no limit, and a single segment.
     pub max_bytes: Option<u64>,
-    /// Bytes that are left free on the disk.
+    /// Bytes that stay free on the disk.
     pub floor: u64,
 }
 
-/// The files being written. A limited spool has segments of a quarter of its limit.
+/// Files being written. A limited spool has segments of a quarter of its limit.
 ///
-/// No descriptor is held between two frames: the program may close every descriptor that it does not know and get
-/// the same number for a file of its own. A segment is opened by its path for each frame, and written only if it is
-/// still the file that was created.
+/// No descriptor is held between two frames. The program may close every descriptor unknown to it,
+/// and get the same number for a file of its own. So a segment is opened by its path for each
+/// frame. It is written only if it is still the file that was created.
 #[derive(Debug)]
 pub struct Segments {
     trace: PathBuf,
     limits: SpoolLimits,
     current: Segment,
-    /// Those before it.
+    /// Segments before the current one.
     older: VecDeque<Segment>,
 }
 
-/// A file that was created.
+/// Segment file that was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     number: u64,
@@ -45,8 +45,8 @@ struct Segment {
 }
 
 impl Segments {
-    /// Creates the first segment. What lies there of a trace that is gone, which without it cannot be
-    /// read, is deleted; other files are left alone.
+    /// Creates the first segment. Deletes segments left by an earlier trace of this name: without
+    /// that trace they cannot be read. Other files are left alone.
     pub fn create(trace: &Path, limits: SpoolLimits) -> io::Result<Segments> {
         for (_, stale) in segments(trace) {
             if is_spool(&stale) {
@@ -61,10 +61,10 @@ impl Segments {
         })
     }
 
-    /// Appends a frame. After an error nothing of it is left in the file.
+    /// Appends a frame. After an error no part of it is left in the file.
     ///
     /// # Errors
-    /// What stands in the way: completes "the spool stops: …".
+    /// The obstacle, which completes "the spool stops: …".
     pub fn append(&mut self, frame: &[u8]) -> io::Result<()> {
         let bytes = frame.len() as u64;
         if let Some(max) = self.limits.max_bytes {
@@ -85,7 +85,7 @@ impl Segments {
         self.write(frame)
     }
 
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub fn total(&self) -> u64 {
         self.current.bytes + self.older.iter().map(|older| older.bytes).sum::<u64>()
     }
@@ -124,14 +124,15 @@ impl Segments {
                 self.limits.floor
             )));
         }
-        // Frames are found wherever they are: after a truncation the next one follows what is left.
+        // Frames are found at any offset: after a truncation the next one follows the remaining
+        // bytes.
         let at = file.metadata()?.len();
-        // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which kills.
+        // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which ends the process.
         if at.saturating_add(bytes) > crate::writer::file_size_limit() {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         if let Err(error) = file.write_all_at(frame, at) {
-            // If that fails too, the reader finds the frame torn.
+            // If this fails too, the reader finds the frame torn.
             let _ = file.set_len(at);
             return Err(error);
         }
@@ -140,7 +141,7 @@ impl Segments {
     }
 }
 
-/// Creates a segment and lets go of its descriptor.
+/// Creates a segment and closes its descriptor.
 fn create(trace: &Path, number: u64) -> io::Result<Segment> {
     let file = gpushim_descriptors::create(&segment_path(trace, number))?;
     Ok(Segment {
@@ -150,7 +151,7 @@ fn create(trace: &Path, number: u64) -> io::Result<Segment> {
     })
 }
 
-/// Whether a file is one of ours: empty, or begins as a frame does.
+/// True if a file is a segment: empty, or begins like a frame.
 fn is_spool(path: &Path) -> bool {
     let is_file = path.symlink_metadata().is_ok_and(|meta| meta.is_file());
     let mut first = [0; MAGIC.len()];
@@ -161,7 +162,7 @@ fn is_spool(path: &Path) -> bool {
         })
 }
 
-/// Bytes that the disk of a file has free for this user.
+/// Returns the bytes that the disk of a file has free for this user.
 fn free_bytes(file: &File) -> io::Result<u64> {
     // SAFETY: statvfs is plain numbers, for which zeros are valid.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! One frame: a header, which ring slots it holds, and its events; each can be read by itself.
+//! One frame: a header, the runs of its ring slots, and its events. Each can be read by itself.
 
 use std::fs::File;
 use std::io;
@@ -12,27 +12,27 @@ use crate::layout::{get_u32, get_u64};
 use crate::leb128;
 use crate::tail::Tailed;
 
-/// The first eight bytes of each frame.
+/// First eight bytes of each frame.
 pub(crate) const MAGIC: [u8; 8] = *b"gpuspool";
-/// A reader refuses frames of another version.
+/// Version of frames; a reader refuses another version.
 const VERSION: u32 = 1;
-/// Bytes of the header, in this version.
+/// Bytes of the header in this version.
 pub(crate) const HEADER_BYTES: usize = 96;
-/// The most events of a frame that is believed: what writers put into one.
+/// Largest number of events of a frame that a reader accepts: the most that writers put into one.
 const EVENTS_MAX: u32 = super::FRAME_EVENTS as u32;
-/// The most bytes of columns that an event can take: eight columns of a place and a value each.
+/// Largest number of bytes of columns for an event: eight columns of a place and a value each.
 const COLUMNS_MAX: u64 = 8 * 20;
-/// A file with so much wrong has no more frames that can be believed.
+/// Largest number of problems of a file, after which the rest is left out.
 const PROBLEMS_MAX: usize = 1000;
-/// The most bytes of a run.
+/// Largest number of bytes of a run.
 const RUN_MAX: u64 = 30;
 
-/// The header of a frame.
+/// Decoded header of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Wall clock at the start of the trace, ns: of which trace it is.
+    /// Wall clock at the start of the trace, ns, which identifies the trace.
     pub trace: u64,
-    /// Frames before it.
+    /// Number of frames before it.
     pub number: u64,
     pub events: u32,
     /// Bytes of the runs, plain and compressed.
@@ -42,9 +42,9 @@ pub(crate) struct Header {
     /// Ticks of the first and the last event.
     pub first: u64,
     pub last: u64,
-    /// Events that were overwritten before they could be written, since the frame before.
+    /// Events overwritten before they could be written, since the frame before.
     pub missed: u64,
-    /// Of the compressed bytes.
+    /// Checksum of the compressed bytes.
     pub checksum: u64,
 }
 
@@ -79,7 +79,7 @@ impl Header {
         bytes
     }
 
-    /// The header in these bytes, if it is one and is whole.
+    /// Returns the header in these bytes, if it is a sound one.
     fn parse(bytes: &[u8]) -> Option<Header> {
         let sound = bytes.get(..8)? == MAGIC
             && get_u32(bytes, 8)? == VERSION
@@ -105,14 +105,14 @@ impl Header {
         (sound && sane).then_some(header)
     }
 
-    /// Bytes after the header.
+    /// Returns the bytes of the frame after its header.
     fn rest(&self) -> u64 {
         u64::from(self.runs.1) + u64::from(self.columns.1)
     }
 }
 
-/// 64-bit FNV-1a over whole words, little endian, the last one filled up with zeros: any change of a
-/// single word shows, at a word for each multiplication.
+/// Returns 64-bit FNV-1a over whole words, little endian, the last one padded with zeros. It
+/// detects any change of a single word, at one multiplication for each word.
 fn checksum(bytes: &[u8]) -> u64 {
     fnv::sum(bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -121,18 +121,18 @@ fn checksum(bytes: &[u8]) -> u64 {
     }))
 }
 
-/// Makes frames.
+/// Encoder of whole frames.
 pub(crate) struct Frame {
     encoder: Encoder,
     packer: zstd::bulk::Compressor<'static>,
     slots: Vec<(u32, u64)>,
     plain: Vec<u8>,
-    /// The frame that was made last.
+    /// Bytes of the frame that was made last.
     pub bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// Makes frames at a level of zstd.
+    /// Returns an encoder of frames at a level of zstd.
     pub fn new(level: i32) -> io::Result<Frame> {
         Ok(Frame {
             encoder: Encoder::default(),
@@ -143,8 +143,8 @@ impl Frame {
         })
     }
 
-    /// Makes a frame of events in the order of time, which are not none; of the header `trace`,
-    /// `number` and `missed` are taken.
+    /// Makes a frame of at least one event; the events are in the order of time. Takes `trace`,
+    /// `number` and `missed` from the header.
     pub fn make(&mut self, header: Header, events: &[Tailed]) -> io::Result<()> {
         let first = events.first().map_or(0, Tailed::ticks);
         let mut header = Header {
@@ -172,7 +172,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Appends the plain bytes, compressed; says how many they were and are.
+    /// Appends the plain bytes, compressed. Returns their number before and after.
     fn pack(&mut self) -> io::Result<(u32, u32)> {
         let packed = self.packer.compress(&self.plain)?;
         self.bytes.extend_from_slice(&packed);
@@ -180,8 +180,11 @@ impl Frame {
     }
 }
 
-/// Appends the runs of slots, which are sorted: the difference to the chunk of the run before, that to
-/// the number of its first event, and how many follow each other.
+/// Appends the runs of sorted slots. Each run has three numbers:
+///
+/// - the difference of its chunk from the chunk of the run before;
+/// - the difference of its first event's number from the one of the run before;
+/// - its number of successive events.
 fn put_runs(slots: &[(u32, u64)], to: &mut Vec<u8>) {
     let mut last = (0, 0_u64);
     let follows = |a: &(u32, u64), b: &(u32, u64)| a.0 == b.0 && a.1.wrapping_add(1) == b.1;
@@ -196,7 +199,7 @@ fn put_runs(slots: &[(u32, u64)], to: &mut Vec<u8>) {
     }
 }
 
-/// Calls with the chunk, first number and length of each run; says whether all made sense.
+/// Calls `call` with the chunk, first number and length of each run. True if all runs are valid.
 fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -> bool {
     let (mut chunk, mut number, mut left) = (0_u64, 0_u64, u64::from(events));
     while !from.is_empty() {
@@ -219,7 +222,7 @@ fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -
     left == 0
 }
 
-/// A frame in a file.
+/// Place and header of a frame in a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub offset: u64,
@@ -227,7 +230,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The words of the frame's events; `None` if they are damaged.
+    /// Returns the words of the frame's events; `None` if they are damaged.
     pub fn read(&self, file: &File) -> Option<Vec<[u64; 7]>> {
         let packed = self.packed(file)?;
         let columns = packed.get(self.header.runs.1 as usize..)?;
@@ -235,12 +238,12 @@ impl Span {
         columns::decode(&plain, self.header.events as usize, self.header.first)
     }
 
-    /// Whether its bytes are still what they were when the file was scanned.
+    /// True if its bytes are unchanged since the file was scanned.
     pub fn is_whole(&self, file: &File) -> bool {
         self.packed(file).is_some()
     }
 
-    /// The compressed bytes, if they are whole.
+    /// Returns the compressed bytes, if they are undamaged.
     fn packed(&self, file: &File) -> Option<Vec<u8>> {
         let mut packed = vec![0; usize::try_from(self.header.rest()).ok()?];
         let at = self.offset.checked_add(HEADER_BYTES as u64)?;
@@ -248,7 +251,7 @@ impl Span {
         (checksum(&packed) == self.header.checksum).then_some(packed)
     }
 
-    /// The first byte after it.
+    /// Returns the offset of the first byte after it.
     pub fn end(&self) -> u64 {
         self.offset
             .saturating_add(HEADER_BYTES as u64)
@@ -261,8 +264,8 @@ fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
     (plain.len() == bytes as usize).then_some(plain)
 }
 
-/// How many events a reader believes, of all files of a spool together: frames of a hundred bytes can claim to have
-/// tens of thousands each.
+/// Number of events that a reader accepts, of all files of a spool together. Frames of a hundred
+/// bytes can claim tens of thousands of events each.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: u64,
@@ -271,10 +274,11 @@ pub(crate) struct Budget {
 impl Budget {
     /// Events that are accepted in any case.
     const FREE: u64 = 1 << 20;
-    /// Further events that are accepted for each byte. The times alone of real events take about one byte for each.
+    /// Further events accepted for each byte. The times alone of real events take about one byte
+    /// each.
     const PER_BYTE: u64 = 16;
 
-    /// That of a spool without files.
+    /// Returns the budget of a spool without files.
     pub fn new() -> Budget {
         Budget { left: Budget::FREE }
     }
@@ -285,7 +289,7 @@ impl Budget {
             .saturating_add(bytes.saturating_mul(Budget::PER_BYTE));
     }
 
-    /// Whether `events` more events are accepted.
+    /// True if `events` more events are accepted.
     fn take(&mut self, events: u32) -> bool {
         let left = self.left.checked_sub(events.into());
         self.left = left.unwrap_or(self.left);
@@ -293,8 +297,9 @@ impl Budget {
     }
 }
 
-/// Finds the frames of a file that belong to a trace, calls with the runs of each (chunk, first number,
-/// length), and says what is damaged. Looks at every byte once, and says so much and no more.
+/// Finds the frames of a file that belong to a trace. Calls `run` with the chunk, first number and
+/// length of each of their runs. Adds the damages found to `problems`, up to a limit. Reads every
+/// byte once.
 pub(crate) fn scan(
     file: &File,
     trace: u64,
@@ -327,7 +332,8 @@ pub(crate) fn scan(
                 dense += 1;
                 at = span.end();
             }
-            // The header is whole, and says where the next frame begins: nothing is read twice, whatever it holds.
+            // The header is sound and gives the offset of the next frame. So nothing is read twice,
+            // whatever the frame holds.
             Some(span) => {
                 let packed = span.packed(file);
                 let runs = packed.as_ref().map(|packed| {
@@ -382,14 +388,15 @@ pub(crate) fn scan(
     Ok(found)
 }
 
-/// How often a file that ends within a frame is looked at again because it has grown.
+/// Number of times a file that ends within a frame is read again because it has grown.
 const LOOKS_MAX: u32 = 64;
-/// How long a file that ends within a frame may stay as long as it is before nothing more is expected, ms.
+/// Time for which a file that ends within a frame may stay unchanged, ms. Then no more bytes are
+/// expected.
 const QUIET_MS: u32 = 20;
-/// A file that was last written longer ago than this is not being written.
+/// Age of the last write after which a file is no longer being written.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The length of a file that was just written, if it becomes longer than this within [`QUIET_MS`].
+/// Returns the length of a file that was just written, if it grows beyond this within [`QUIET_MS`].
 fn grown(file: &File, length: u64) -> io::Result<Option<u64>> {
     for _ in 0..QUIET_MS {
         let now = file.metadata()?;
@@ -404,7 +411,7 @@ fn grown(file: &File, length: u64) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Where the next frame seems to begin.
+/// Returns the offset where the next frame seems to begin.
 fn next_magic(file: &File, mut from: u64, length: u64) -> io::Result<Option<u64>> {
     let mut bytes = vec![0; 64 << 10];
     while length.saturating_sub(from) >= MAGIC.len() as u64 {

@@ -30,8 +30,8 @@ fn options() -> SpoolOptions {
     }
 }
 
-/// An event whose words follow from one number, one of them as if by chance; of one byte, so that sums
-/// count events.
+/// Returns an event whose words follow from one number, one of them pseudo-random. Its size is one
+/// byte, so that sums count events.
 fn numbered(thread: u32, number: u64) -> Event {
     // As in splitmix64 (Steele, Lea, Flood 2014).
     let mixed = (number ^ number >> 30)
@@ -56,7 +56,8 @@ fn create(path: &Path, bytes: u64) -> Writer {
     Writer::create(path, &options).unwrap()
 }
 
-/// The numbers of each thread's events, which are whole, each once, and in order.
+/// Returns the numbers of each thread's events. Checks that each event is whole, found once, and in
+/// order.
 fn numbers(trace: &Trace, threads: usize) -> Vec<Vec<u64>> {
     let mut numbers = vec![Vec::new(); threads];
     let (mut last, mut count) = (0, 0);
@@ -90,7 +91,7 @@ fn every_event_of_four_threads_is_found_or_counted() {
                 let writer = &writer;
                 scope.spawn(move || (0..EACH).for_each(|at| writer.record(&numbered(thread, at))));
             }
-            // A reader comes by while all of it is being written.
+            // A reader opens the trace while it is being written.
             for _ in 0..5 {
                 let trace = Trace::open(writer.path()).unwrap();
                 assert_eq!(trace.problems(), [] as [&str; 0]);
@@ -110,7 +111,7 @@ fn every_event_of_four_threads_is_found_or_counted() {
         assert_eq!((trace.recorded(), trace.torn()), (4 * EACH, 0));
         assert_eq!(status.events + status.missed + trace.dropped(), 4 * EACH);
         assert_eq!(trace.spooled(), status.events);
-        // The ring can only have what the spool was too slow for.
+        // The ring can only have events for which the spool was too slow.
         assert!(trace.readable() >= status.events);
         assert_eq!(trace.readable() + trace.lost(), 4 * EACH);
         let found: usize = numbers(&trace, 4).iter().map(Vec::len).sum();
@@ -134,7 +135,7 @@ fn every_event_of_four_threads_is_found_or_counted() {
     }
 }
 
-/// What a spool says when it stops, and how often.
+/// Returns the messages of a spool that stops, and the function that collects them.
 fn told() -> (Arc<Mutex<Vec<String>>>, Tell) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let teller = Arc::clone(&told);
@@ -144,7 +145,7 @@ fn told() -> (Arc<Mutex<Vec<String>>>, Tell) {
     )
 }
 
-/// Not a test of its own: what the tests below run as another process.
+/// Not a test by itself: the code that the tests below run as another process.
 #[test]
 fn child_process() {
     let (Ok(role), Some(path)) = (
@@ -165,8 +166,8 @@ fn child_process() {
     )
     .unwrap();
     match role.as_str() {
-        // So slow that the ring of 16,384 events is never lapped before the spooler comes by, even on
-        // a busy machine.
+        // So slow that the ring of 16,384 events is never lapped before the spooler's next poll,
+        // even on a busy machine.
         "killed" => {
             let counts = counts(path);
             std::thread::scope(|scope| {
@@ -203,7 +204,8 @@ fn child_process() {
         "forks" => {
             writer.record(&numbered(0, 0));
             spooler.flush(SOON).unwrap();
-            // SAFETY: the child calls nothing that another thread's lock could stop, which it checks.
+            // SAFETY: the child calls nothing that another thread's lock could stop, which it
+            // checks.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let nothing = spooler.status(SOON).is_none() && spooler.flush(SOON).is_none();
@@ -234,7 +236,8 @@ fn child(role: &str, path: &Path) -> Command {
     command
 }
 
-/// How many events each thread of a child has recorded: in a file beside the trace.
+/// Returns the number of events that each thread of a child has recorded, in a file beside the
+/// trace.
 fn counts(trace: &Path) -> &'static [AtomicU64] {
     let path = trace.with_extension("counts");
     let file = File::options()

@@ -1,4 +1,4 @@
-//! The thread that spools: follows the ring, makes frames, writes them, and keeps the timeline.
+//! Thread of the spool: follows the ring, makes frames, writes them, and keeps the timeline.
 
 use std::fmt;
 use std::thread::JoinHandle;
@@ -15,37 +15,40 @@ use crate::tail::Tailed;
 use crate::timeline_follower::{Held, TimelineFollower};
 use crate::writer::Writer;
 
-/// Events of a quiet process are written after this time, although they fill no frame.
+/// Time after which events of a quiet process are written, although they fill no frame.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The rate of events for which a thread that found nothing to do still comes back in time, a second.
+/// Rate of events, a second, for which a thread that found none still polls in time.
 const BURST: u64 = 20_000_000;
-/// How often the thread looks whether it is the process's last.
+/// Interval at which the thread checks if it is the process's last.
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of the thread's stack; zstd keeps its state on the heap.
 const STACK: usize = 256 << 10;
 
-/// Told once why a spool stops.
+/// Function that is called once with the reason when a spool stops.
 pub type Tell = Box<dyn FnOnce(&str) + Send>;
 
-/// How to spool.
+/// Options with which a spool starts.
 pub struct SpoolOptions {
-    /// What the files may take.
+    /// Limits of the space that the files take.
     pub limits: SpoolLimits,
-    /// Level of zstd.
+    /// Level of zstd compression.
     pub level: i32,
-    /// Called once, on the spool's thread, when it stops writing: why. The thread has a table of descriptors of its
-    /// own, in which the program's are not, standard error among them.
+    /// Function called once, on the spool's thread, with the reason when it stops writing. The
+    /// thread has a table of descriptors of its own. The program's descriptors are not in it,
+    /// standard error included.
     pub stopped: Tell,
-    /// Asked, on the spool's thread, when the timeline may be wrong; see [`TimelineFollower::new`].
+    /// Function called on the spool's thread when the timeline may be wrong; see
+    /// [`TimelineFollower::new`].
     pub held: Option<Held>,
 }
 
 impl SpoolOptions {
-    /// The level of zstd that is used unless another is asked for: on recorded PyTorch requests 2.0 to 2.2
-    /// bytes an event against 2.3 to 2.5 at level 1, at the same cost, as most of it is not zstd's.
+    /// Default level of zstd. On recorded PyTorch requests it takes 2.0 to 2.2 bytes an event,
+    /// level 1 takes 2.3 to 2.5. The cost is the same, as most of it is not in zstd.
     pub const LEVEL: i32 = 3;
 
-    /// No limit, 1 GiB of the disk left free, and no function called when the spool stops.
+    /// Returns options without a limit, with 1 GiB of the disk left free. No function is called
+    /// when the spool stops.
     pub fn new() -> SpoolOptions {
         SpoolOptions {
             limits: SpoolLimits {
@@ -73,20 +76,20 @@ impl fmt::Debug for SpoolOptions {
     }
 }
 
-/// How a spool fares.
+/// State of a spool, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStatus {
-    /// Events written.
+    /// Number of events written.
     pub events: u64,
-    /// Bytes of the files now.
+    /// Current bytes of the files.
     pub bytes: u64,
-    /// Frames written.
+    /// Number of frames written.
     pub frames: u64,
-    /// Events that were overwritten in the ring before they were read.
+    /// Number of events overwritten in the ring before they were read.
     pub missed: u64,
-    /// Events that were read and not written, because the disk took no more.
+    /// Number of events that were read and not written, because the spool had stopped.
     pub unwritten: u64,
-    /// Why nothing is written any more.
+    /// Reason why the spool stopped, if it did.
     pub stopped: Option<String>,
 }
 
@@ -96,10 +99,11 @@ enum Command {
     Stop(Sender<SpoolStatus>),
 }
 
-/// A running spool. Dropped, it writes what is left and ends; in a forked child it does nothing.
+/// A running spool. When dropped, it writes the remaining events and ends; in a forked child it
+/// does nothing.
 ///
-/// It starts its own thread, `gpushim-spool`, with a small stack and all signals but SIGBUS blocked. It feeds the
-/// timeline, too: there is to be no [`TimelineFollower`] beside it.
+/// It starts its own thread, `gpushim-spool`, with a small stack and all signals but SIGBUS
+/// blocked. It feeds the timeline, too: there must be no [`TimelineFollower`] beside it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -132,7 +136,7 @@ impl Spooler {
     /// Creates the first file beside the trace and starts the thread.
     ///
     /// # Errors
-    /// The file cannot be created, or the thread cannot be had.
+    /// The file cannot be created, or the thread cannot be started.
     pub fn start(writer: &Writer, options: SpoolOptions) -> Result<Spooler, Error> {
         let failed = |error| Error::io("write the spool of the trace", writer.path(), "", error);
         let (commands, receiver) = bounded(4);
@@ -163,22 +167,23 @@ impl Spooler {
         })
     }
 
-    /// Writes all that is recorded until now. `None` if that took longer than this time, or it has ended.
+    /// Writes all events recorded until now. `None` if it took longer than this time, or the thread
+    /// has ended.
     pub fn flush(&self, timeout: Duration) -> Option<SpoolStatus> {
         self.ask(Command::Flush, timeout)
     }
 
-    /// How it fares. `None` if it did not answer in this time, or has ended.
+    /// Returns the state of the spool. `None` if it did not answer in this time, or has ended.
     pub fn status(&self, timeout: Duration) -> Option<SpoolStatus> {
         self.ask(Command::Status, timeout)
     }
 
-    /// Writes all that is recorded until now, and ends. `None` if that took longer than this time: then
-    /// the thread is left to itself.
+    /// Writes all events recorded until now, and ends. `None` if it took longer than this time:
+    /// then the thread is detached.
     pub fn stop(mut self, timeout: Duration) -> Option<SpoolStatus> {
         let status = self.ask(Command::Stop, timeout);
         match self.thread.take() {
-            // It ends right after its answer; a panic in it is nothing that we could mend.
+            // It ends right after its answer. A panic in it cannot be handled here.
             Some(thread) if status.is_some() => drop(thread.join()),
             thread => std::mem::forget(thread),
         }
@@ -206,11 +211,12 @@ impl Drop for Spooler {
         let (empty, _) = bounded(1);
         let commands = std::mem::replace(&mut self.commands, empty);
         if self.process != std::process::id() {
-            // Even dropping them can take a lock, which no thread of this process would ever release.
+            // Even dropping them can take a lock, which no thread of this process would ever
+            // release.
             std::mem::forget((commands, self.thread.take()));
             return;
         }
-        // Without a sender it comes to its end.
+        // Without a sender the thread ends.
         drop(commands);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -218,10 +224,12 @@ impl Drop for Spooler {
     }
 }
 
-/// Gives the calling thread a table of descriptors of its own, empty: what the program closes then is none of the
-/// thread's, and what the thread opens gets no number in the program. Before Linux 5.9 nothing happens.
+/// Gives the calling thread an empty table of descriptors of its own. The program then cannot close
+/// the thread's descriptors, and the thread's descriptors take no number in the program. Before
+/// Linux 5.9 it does nothing.
 fn keep_descriptors_apart() {
-    // SAFETY: only the calling thread's table changes, and no code of the thread holds a descriptor.
+    // SAFETY: only the calling thread's table changes, and no code of the thread holds a
+    // descriptor.
     let _ = unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -235,7 +243,7 @@ fn keep_descriptors_apart() {
 struct Worker {
     follower: TimelineFollower,
     output: Output,
-    /// Slots that were reached at the last poll, and when that was.
+    /// Slots reached at the last poll, and the time of that poll.
     reached: u64,
     last: Instant,
 }
@@ -248,7 +256,7 @@ impl Worker {
         self.output.each = (capacity as usize / 4).clamp(1, FRAME_EVENTS);
         let mut pause = Duration::ZERO;
         loop {
-            // A sender that has gone waits for no answer.
+            // A sender that no longer exists waits for no answer.
             match commands.recv_timeout(pause) {
                 Ok(Command::Status(answer)) => {
                     let _ = answer.try_send(self.output.status());
@@ -282,7 +290,7 @@ impl Worker {
         self.output.write_all();
     }
 
-    /// Follows the ring once; says after which time to come back.
+    /// Follows the ring once; returns the time until the next poll.
     fn poll(&mut self) -> Duration {
         let output = &mut self.output;
         self.follower.poll_with(&mut |events| output.take(events));
@@ -298,8 +306,8 @@ impl Worker {
     }
 }
 
-/// How long the ring can be left alone, if the last events came in this time: until an eighth of it is
-/// filled at twice that rate, and so that even a burst out of nothing fills no more than a half.
+/// Returns the time until the next poll, if the last events came in this time. At twice their rate
+/// at most an eighth of the ring is filled then. Even a sudden burst fills at most half of it.
 fn pause(capacity: u64, events: u64, passed: Duration) -> Duration {
     if events > capacity / 8 {
         return Duration::ZERO;
@@ -312,13 +320,13 @@ fn pause(capacity: u64, events: u64, passed: Duration) -> Duration {
     burst.min(steady.unwrap_or(Duration::ZERO))
 }
 
-/// What becomes of the events.
+/// Output of the events: pending ones, frames and files.
 struct Output {
     segments: Segments,
     frame: Frame,
     trace: u64,
     pending: Vec<Tailed>,
-    /// When the first of them came.
+    /// Time when the first pending event came.
     since: Instant,
     /// Events of a frame: never more than a quarter of the ring, which still holds them then.
     each: usize,
@@ -349,12 +357,13 @@ impl Output {
         self.status.missed = overwritten;
     }
 
-    /// Writes what is pending as a frame.
+    /// Writes the pending events as a frame.
     fn write_all(&mut self) {
         if self.pending.is_empty() {
             return;
         }
-        // What a thread published late was handed on late: a reader merges whole frames, not their insides.
+        // Events that a thread published late were handed on late. A reader merges whole frames,
+        // not the events within.
         self.pending.sort_by_key(Tailed::rank);
         let events = self.pending.len() as u64;
         let header = Header {

@@ -1,16 +1,16 @@
-//! What a thread remembers of its last stack: the next one mostly has its outer frames in common with it.
+//! Memory of a thread's last stack: the next stack mostly has its outer frames in common with it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Frames that are remembered, the outermost of a stack.
+/// Number of frames that are remembered, the outermost of a stack.
 const FRAMES: usize = 256;
 
-/// The last stack of a thread: its frames from the outermost on, and their nodes. For a thread-local: it
-/// needs no initialisation and no destructor.
+/// Last stack of a thread: its frames from the outermost on, and their nodes. For a thread-local:
+/// it needs no initialisation and no destructor.
 #[derive(Debug)]
 pub struct Memo {
-    /// In which part the nodes are, see [`instance`]; 0 in none.
+    /// Number of the part that has the nodes, see [`instance`]; 0 for none.
     instance: Cell<u64>,
     root: Cell<u32>,
     length: Cell<usize>,
@@ -25,7 +25,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Remembers nothing.
+    /// Returns a memo without a stack.
     pub const fn new() -> Memo {
         Memo {
             instance: Cell::new(0),
@@ -36,8 +36,8 @@ impl Memo {
         }
     }
 
-    /// Takes off the frames that are remembered, and forgets those beyond; returns the node of the last one
-    /// taken.
+    /// Consumes the frames that are remembered, and forgets the remembered ones beyond them.
+    /// Returns the node of the last frame consumed.
     #[inline]
     pub fn follow(
         &self,
@@ -66,7 +66,7 @@ impl Memo {
         }
     }
 
-    /// Adds the next frame; beyond what there is room for it does nothing.
+    /// Adds the next frame; does nothing if there is no room.
     #[inline]
     pub fn remember(&self, frame: u64, node: u32) {
         let at = self.length.get();
@@ -78,8 +78,8 @@ impl Memo {
     }
 }
 
-/// A number for each part that this process, or the one that it was forked from, has made. A memo is told
-/// by it, not by an address, which may come again.
+/// Returns a new number for a part, unique among parts made by this process or inherited by fork. A
+/// memo recognises its part by this number, because an address may be reused.
 pub fn instance() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1

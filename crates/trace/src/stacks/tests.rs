@@ -54,7 +54,7 @@ fn a_stack_comes_back_innermost_first_with_the_ranges_last() {
     assert_eq!(read(&words, id), expected);
     assert_eq!(read(&words, 0), []);
     assert_eq!(stacks.push_id(&memo, inner, &[]), inner);
-    // The same again, with and without the memo.
+    // The same stack again, with and without the memo.
     assert_eq!(stacks.push_id(&memo, inner, &[3, 2, !SITE]), id);
     assert_eq!(stacks.push_id(&Memo::new(), inner, &[3, 2, !SITE]), id);
     assert_eq!(count(&words, layout::HANDED_OUT), 5);
@@ -72,7 +72,7 @@ fn when_it_is_full_stacks_lose_their_innermost_frames() {
     let (stacks, memo) = (stacks(&words), Memo::new());
     let four = stacks.push_id(&memo, 0, &[5, 4, 3, 2, 1]);
     assert_eq!(read(&words, four), frames(&[4, 3, 2, 1]));
-    // Nothing of what is missing is taken for what is not.
+    // A missing frame is never confused with a present one.
     assert_eq!(
         stacks.push_id(&memo, 0, &[4, 5, 3, 2, 1]),
         stacks.push_id(&memo, 0, &[3, 2, 1])
@@ -162,7 +162,7 @@ fn threads_that_push_the_same_stacks_get_the_same_ids() {
     for (n, id) in (0..).zip(&ids[0]) {
         assert_eq!(read(&words, *id), frames(&[n, n % 3, n % 2, 7]));
     }
-    // Unused copies: part of what was handed out, at most the rest.
+    // Unused copies: part of the nodes handed out, at most the rest.
     let handed_out = count(&words, layout::HANDED_OUT);
     assert!(
         (ROUNDS..=4 * (ROUNDS + 9)).contains(&handed_out),
@@ -171,7 +171,7 @@ fn threads_that_push_the_same_stacks_get_the_same_ids() {
     assert_eq!(broken(&words, layout::WORDS), 0);
 }
 
-/// As only a damaged file has one.
+/// A chain as only a damaged file has one.
 #[test]
 #[cfg_attr(miri, ignore = "long")]
 fn a_chain_longer_than_any_stack_ends() {
@@ -189,13 +189,13 @@ fn a_damaged_chain_ends() {
     let first = id as usize * layout::WORDS;
     let put = |at: usize, word: u64| words[at].store(word, Ordering::Relaxed);
     let node = layout::COMMITTED | 1 << 32;
-    // Its own parent; one that comes later; not complete.
+    // A node that is its own parent; one with a later parent; one that is not complete.
     for (head, count) in [(node | u64::from(id), 1), (node | 1 << 20, 1), (1 << 32, 1)] {
         put(first, head);
         assert_eq!(read(&words, id), []);
         assert_eq!(broken(&words, layout::WORDS), count);
     }
-    // Of a kind that comes with a later version: left out.
+    // A kind of a later version: left out.
     put(first, layout::COMMITTED | 77 << 32 | u64::from(id - 1));
     assert_eq!(read(&words, id), frames(&[2, 1]));
     // Never begun, as a kill may leave it: nothing refers to it.
@@ -207,7 +207,7 @@ fn a_damaged_chain_ends() {
     assert_eq!(read(&words, u32::MAX), []);
 }
 
-/// What one thread does: a stack, or a range below the last range or the root.
+/// Step of one thread: a stack, or a range below the last range or the root.
 #[derive(Clone, Debug)]
 enum Step {
     Push(Vec<u64>),
@@ -230,13 +230,13 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Against a map from whole stacks to ids, of a limited number of entries.
+    /// Comparison with a map from whole stacks to ids, of a limited number of entries.
     #[test]
     fn as_a_naive_tree(capacity in 0_usize..60, steps in prop::collection::vec(step(), 0..80)) {
         let words = words(capacity);
         let (stacks, memo) = (stacks(&words), Memo::new());
         let mut naive: HashMap<Vec<StackNode>, u32> = HashMap::new();
-        // Outermost first; the id of all of it, and whether the last did not fit.
+        // Outermost first; the id of the whole path, `None` if the last node did not fit.
         let mut descend = |path: &mut Vec<StackNode>, node| {
             path.push(node);
             let next = naive.len() as u32 + layout::FIRST;

@@ -1,4 +1,4 @@
-//! Every interleaving of threads that record with one that follows, for a tiny ring.
+//! Every interleaving of recording threads with a follower, for a tiny ring.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64 as Modelled;
@@ -9,8 +9,9 @@ use crate::explore::explore;
 use crate::ring::ChunkLease;
 use crate::ring::model::Memory;
 
-/// Each writer records a number of events while the ring is followed: each event comes once, or is counted as lost.
-/// With a single writer, which has a chunk to itself, no event that is there is counted as lost.
+/// Each writer records a number of events while the ring is followed: each event comes once, or is
+/// counted as lost. A single writer has a chunk to itself, and none of its present events is
+/// counted as lost.
 fn check(preemptions: usize, chunks: usize, each: usize, writers: &'static [u64]) {
     explore(preemptions, move || {
         let memory: Arc<Memory> = Memory::new(chunks, each);

@@ -9,7 +9,6 @@ use super::*;
 use crate::ring::ChunkLease;
 use crate::{Class, WriterOptions};
 
-/// A ring in plain memory.
 struct Memory {
     next: AtomicU64,
     dropped: AtomicU64,
@@ -37,7 +36,7 @@ impl Memory {
 enum Step {
     /// A thread records this many events.
     Record(usize, u64),
-    /// A thread ends; its number goes to a new one.
+    /// A thread ends; its number is reused by a new one.
     End(usize),
     /// The follower polls; the newest events, of this many ticks, are too young.
     Poll(u64),
@@ -80,7 +79,7 @@ proptest! {
                     let horizon = ticks.saturating_sub(hold_back);
                     follower.poll(&ring, horizon, hold_back, &mut |events| got.extend_from_slice(events));
                     prop_assert!(got[before..].iter().all(|one| one.ticks() <= horizon));
-                    // All that the ring holds was read, given or held back.
+                    // Every event of the ring was read, and is given or held back.
                     let numbers = got.len() + follower.waiting.len();
                     let gone = follower.overwritten + ring.given_up();
                     prop_assert_eq!(numbers as u64 + gone, ticks);
@@ -97,7 +96,7 @@ proptest! {
     }
 }
 
-/// The ticks of all events that the slots hold.
+/// Returns the ticks of all events that the slots hold.
 fn readable(memory: &Memory) -> Vec<u64> {
     let copy = |slot: &Slot<AtomicU64>| match slot.state() {
         State::Complete(number) => slot.copy(number).map(|words| words[0]),
@@ -140,11 +139,11 @@ fn a_turn_taken_before_its_chunk_is_opened_is_remembered() {
     let ring = memory.ring();
     let mut follower = Follower::new(&ring);
     let mut got = 0;
-    // A thread took turn 0 and was interrupted there.
+    // A thread took turn 0 and was interrupted before it opened the chunk.
     memory.next.store(1, Ordering::Relaxed);
     follower.poll(&ring, u64::MAX, 0, &mut |events| got += events.len());
     assert_eq!((got, follower.watched.as_slice()), (0, &[0][..]));
-    // Now it goes on: no further turn says so.
+    // Now it continues, and takes no further turn.
     memory.chunks[0].store(Chunk::Open(0).word(), Ordering::Relaxed);
     memory.slots[0].set(State::complete(0), [7; 7]);
     follower.poll(&ring, u64::MAX, 0, &mut |events| got += events.len());
@@ -208,7 +207,7 @@ fn four_threads_at_full_speed_are_followed_or_counted() {
         let missed = tail.missed();
         assert_eq!(count + missed.total(), 4 * EACH, "{bytes}: {missed:?}");
         assert!(count > 0);
-        // Only a chunk that changed hands while it was read can give a thread's events late.
+        // A thread's events are late only if a chunk changed its holder while it was read.
         assert!(
             late == 0 || missed.overwritten > 0,
             "{late} late, {missed:?}"

@@ -1,4 +1,4 @@
-//! A timeline made of events alone, for recordings that keep none.
+//! Timeline made of events alone, for recordings without one.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use crate::clock::{Calibration, Pair};
 use crate::reader::Record;
 
 impl Timeline {
-    /// Of all events of a run, in the order of time.
+    /// Returns the timeline of all events of a run, given in the order of time.
     pub fn of<R: Borrow<Record>>(events: impl IntoIterator<Item = R>) -> Timeline {
         let words = Ledger::words();
         let mut ledger = Ledger::create(&words, 0);

@@ -1,67 +1,70 @@
-//! The timeline of a file: what was written, continued with the events that came after it.
+//! The timeline of a file: the written one, continued with the events after it.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{BUCKETS, BYTES, DEVICES, DeviceExtremes, Ledger, SERIES, Series, get, half_at, words};
 use crate::clock::Calibration;
 
-/// How memory went over the whole run.
+/// Course of memory over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
-    /// By device, in the order in which they were first used.
+    /// Timelines of the devices, in the order in which they were first used.
     pub devices: Vec<DeviceTimeline>,
-    /// Ns of a bucket.
+    /// Width of each bucket in ns.
     pub width_ns: u64,
-    /// How often events were missed; the sums between a gap and what they were then taken anew from are
-    /// off.
+    /// Number of times that events were missed. After a gap the sums are wrong until the writer
+    /// takes them anew.
     pub gaps: u64,
-    /// Events that named no device, or one beyond those that are told apart.
+    /// Number of events without a device, or of a device beyond the ones with series.
     pub unplaced: u64,
-    /// Whether it reaches from the first event to the last: as far as the turns of the ring tell, none
-    /// after the writer's last words was overwritten, and the file is not cut off within it.
+    /// True if the timeline reaches from the first event to the last. Two conditions must hold:
+    ///
+    /// - as far as the turns of the ring tell, no event after the writer's last commit was
+    ///   overwritten;
+    /// - the file is not cut off within the timeline.
     pub is_complete: bool,
 }
 
-/// The series of a device.
+/// Timeline of one device, by series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceTimeline {
-    /// Device ordinal.
+    /// Ordinal of the device, as in its events.
     pub device: u8,
     series: [Vec<Span>; SERIES],
 }
 
 impl DeviceTimeline {
-    /// A series, in the order of time, without the stretches before it was first known.
+    /// Returns a series in the order of time, without the stretches before its first value.
     pub fn get(&self, series: Series) -> &[Span] {
         self.series.get(series as usize).map_or(&[], Vec::as_slice)
     }
 }
 
-/// A stretch of time and the extremes of a series in it.
+/// Stretch of time and the extremes of a series in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Ns since the start of the trace.
+    /// Start, ns since the start of the trace.
     pub from_ns: u64,
-    /// The end of it, not included.
+    /// End, not included, ns since the start of the trace.
     pub to_ns: u64,
-    /// The least, bytes.
+    /// Least value in the stretch, bytes.
     pub min: u64,
-    /// The most, bytes.
+    /// Greatest value in the stretch, bytes.
     pub max: u64,
 }
 
-/// How often a part that changes under our eyes is copied again.
+/// Number of times a part that changes meanwhile is copied.
 const LOOKS: usize = 20;
 
 impl Ledger {
-    /// Words for a timeline of our own.
+    /// Returns words for a timeline in private memory.
     pub(crate) fn words() -> Vec<AtomicU64> {
         (0..BYTES / 8).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// The books as they stand in a file, in memory of our own: its words and what to go on with. Words
-    /// beyond the end of a file that is cut off are zero: those buckets have nothing. `None` if there are
-    /// no books, or none that make sense.
+    /// Copies a timeline of a file into private memory. Returns its words, and the sums to continue
+    /// from. Words beyond the end of a cut off file are zero: their buckets are empty. `None` if
+    /// there is no timeline, or an invalid one.
     pub(crate) fn resume(part: &[AtomicU64]) -> Option<(Vec<AtomicU64>, Ledger)> {
         let part = part.get(..part.len().min(BYTES / 8))?;
         for _ in 0..LOOKS {
@@ -123,17 +126,17 @@ impl Ledger {
         })
     }
 
-    /// Ticks up to which events are accounted for.
+    /// Returns the ticks up to which events are accounted for.
     pub(crate) fn upto(&self) -> u64 {
         self.upto
     }
 
-    /// Turns of the ring that were looked at by then.
+    /// Returns the turns of the ring that were read by then.
     pub(crate) fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// What the words say, once nothing more is fed.
+    /// Returns the timeline in the words, after the last event was fed.
     pub(crate) fn timeline(
         &mut self,
         at: &[AtomicU64],

@@ -1,4 +1,4 @@
-//! Random runs against books kept in the plainest way, killed at every store.
+//! Random runs compared with sums kept in the plainest way, and runs killed at every store.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +9,7 @@ use super::*;
 use crate::clock::{Calibration, Pair};
 use crate::{Class, Cost, Kind, flags};
 
-/// Ticks are ns.
+/// Clock with one tick per ns.
 const CLOCK: Calibration = Calibration {
     start: Pair { ticks: 1000, ns: 0 },
     later: Pair {
@@ -41,7 +41,7 @@ fn read(words: &[AtomicU64]) -> Timeline {
     ledger.timeline(&words, CLOCK, true)
 }
 
-/// What a series was at each moment, by ticks, in the plainest way.
+/// Values of all series at each moment, by ticks, kept in the plainest way.
 #[derive(Default)]
 struct Plain(Vec<(u64, [Option<i64>; SERIES])>);
 
@@ -81,7 +81,7 @@ impl Plain {
         self.0.push((ticks, now));
     }
 
-    /// The extremes between two moments, the value at the first one included.
+    /// Returns the extremes between two moments, including the value at the first one.
     fn extremes(&self, series: Series, from: u64, to: u64) -> Option<(u64, u64)> {
         let before = self.0.iter().rev().find(|(ticks, _)| *ticks < from);
         let within = self
@@ -127,7 +127,7 @@ proptest! {
                 one.flags = flags::FORWARDED;
             }
             ledger.feed(&words, ticks, &one);
-            // The first of all is preceded by nothing.
+            // No event precedes the first one.
             if plain.0.is_empty() {
                 plain.0.push((ticks, [Some(0), Some(0), Some(0), None, None, None]));
             }
@@ -152,7 +152,7 @@ proptest! {
     }
 }
 
-/// A word that stops to change after so many stores: the process was killed there.
+/// A word that no longer changes after a number of stores: the process was killed there.
 struct Mortal(AtomicU64);
 
 thread_local! {
@@ -216,10 +216,11 @@ fn a_kill_at_any_store_leaves_books_that_can_be_continued() {
         (stores, ledger.timeline(&words, CLOCK, true))
     };
     let (stores, truth) = run(u64::MAX);
-    // A merge stores all of the first half of the buckets, and of the second half what was not zero.
+    // A merge stores all of the first half of the buckets, and the non-zero words of the second
+    // half.
     assert!(stores > MERGES * HALF_WORDS as u64 / 2);
     assert!(truth.devices[0].get(Series::Allocated).len() > 600);
-    // The stores of a merge are alike: of those within one only some are tried.
+    // The stores of a merge are alike: only some of the kills within one are tried.
     let mut killed = 0;
     while killed < stores {
         assert_eq!(
@@ -251,7 +252,7 @@ fn sums_are_taken_anew_after_a_gap() {
     };
     ledger.resync(&words, (1900, 2000), &[current, unnamed]);
     assert!(!ledger.is_unsure);
-    // This is in the sums already.
+    // This event is in the sums already.
     ledger.feed(&words, 1900, &event(Kind::Alloc, 0, 77));
     assert!(!ledger.is_unsure);
     ledger.feed(&words, 2001, &event(Kind::Free, 0, 1000));
@@ -269,8 +270,8 @@ fn sums_are_taken_anew_after_a_gap() {
     assert_eq!(ledger.devices[0].get(Series::Requested), 4000);
     assert_eq!(ledger.devices[0].get(Series::Allocated), 6000 - 1536);
     assert_eq!(spans(Series::Reserved), [(0, 7000)]);
-    // As long as what was allocated meanwhile may be in them or not, or something is not known, they are
-    // to be taken again.
+    // The sums must be taken again in two cases: an event in between may or may not be in them, or
+    // a sum is unknown.
     ledger.resync(&words, (3000, 3100), &[current]);
     ledger.feed(&words, 3050, &event(Kind::Alloc, 0, 77));
     assert!(ledger.is_unsure);
@@ -286,7 +287,7 @@ fn sums_are_taken_anew_after_a_gap() {
     assert!(!ledger.is_unsure);
 }
 
-/// What no series is about moves the time on, too: no bucket before it stays empty.
+/// An event without a series also advances the time: no bucket before it stays empty.
 #[test]
 fn other_events_leave_no_hole() {
     let words = Ledger::words();
@@ -323,7 +324,7 @@ fn a_context_takes_its_memory_along() {
     assert_eq!(now(&ledger), [824, 1024, (2 << 20) - 2048]);
     ledger.feed(&words, 1004, &gone(1024));
     assert_eq!(now(&ledger)[..2], [0, 0]);
-    // With a second device, nobody knows whose it was.
+    // With a second device, the context's device is unknown.
     ledger.feed(&words, 1005, &event(Kind::Alloc, 1, 412));
     ledger.feed(&words, 1006, &gone(512));
     assert_eq!((now(&ledger)[1], ledger.unplaced), (0, 1));

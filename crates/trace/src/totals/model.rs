@@ -7,7 +7,8 @@ use super::tests::{stripes, sums};
 use super::*;
 use crate::explore::{crowd, explore};
 
-/// Two threads and one stripe that is not shared: either has it after the other, or one finds it taken.
+/// Two threads and one stripe that is not shared: either has it after the other, or one finds it
+/// taken.
 #[test]
 fn no_block_is_forgotten_when_a_stripe_changes_hands() {
     explore(3, || {

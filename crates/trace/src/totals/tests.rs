@@ -74,7 +74,7 @@ fn a_stripe_serves_one_thread_after_the_other_and_keeps_what_it_holds() {
     tally.add(&third, Sort::Free, at, 3);
     assert_eq!(third.0.get(), 1);
     assert_eq!(sums(&stripes, Layer::Device, 0), [2, 10, 1, 3]);
-    // Forgotten, not given back: as in a forked child.
+    // Forgotten, not released: as in a forked child.
     third.forget();
     tally.add(&claims[0], ALLOC, at, 1);
     assert_eq!(claims[0].0.get(), SHARED);

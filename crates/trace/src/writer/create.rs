@@ -1,20 +1,21 @@
-//! Making the file: never over another one, and private.
+//! Creation of the file: private, and never over an existing one.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// How often a name that another process takes at the same moment is given up for the next one.
+/// Number of names that are tried if other processes take them at the same moment.
 const ATTEMPTS: u32 = 1000;
 
-/// Opens a file that did not exist, at the path or at the path with `-1`, `-2`, … before its extension: the first
-/// number after those that are taken, however many they are.
+/// Creates a file at the path, or at the path with `-1`, `-2`, … before its extension. The number
+/// is the first one after the taken ones, however many they are.
 pub fn open_new(path: &Path) -> io::Result<(File, PathBuf)> {
     let path = std::path::absolute(path)?;
     match open(&path) {
         Ok(file) => return Ok((file, path)),
-        // Another trace is left alone; a folder or a device is a mistake that a number hides.
+        // Another trace is not overwritten. A folder or a device is a mistake that a number would
+        // hide.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_file() => {}
         Err(error) => return Err(error),
     }
@@ -36,7 +37,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A number that is free after one that is taken, found in few looks.
+/// Returns a free number after a taken one, found by a binary search.
 fn first_free(path: &Path) -> u64 {
     let is_taken = |number| numbered(path, number).symlink_metadata().is_ok();
     let (mut taken, mut free) = (0, 1);
@@ -64,15 +65,16 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Has a file system that copies what is written again write this file in place, so that space that was taken once is
-/// enough.
+/// Makes a copy-on-write file system write this file in place. Then space taken once is enough for
+/// later writes.
 fn write_in_place(file: &File) {
     const BTRFS: i64 = 0x9123_683e;
     const FS_NOCOW_FL: libc::c_int = 0x0080_0000;
     // SAFETY: statfs is plain numbers, for which zeros are valid.
     let mut of: libc::statfs = unsafe { std::mem::zeroed() };
     let fd = file.as_raw_fd();
-    // SAFETY: the descriptor is open while `file` is borrowed, the pointers are to locals of the right types.
+    // SAFETY: the descriptor is open while `file` is borrowed, the pointers are to locals of the
+    // right types.
     unsafe {
         if libc::fstatfs(fd, &mut of) != 0 || of.f_type as i64 != BTRFS {
             return;
@@ -80,7 +82,7 @@ fn write_in_place(file: &File) {
         let mut flags: libc::c_int = 0;
         if libc::ioctl(fd, libc::FS_IOC_GETFLAGS, &mut flags) == 0 {
             flags |= FS_NOCOW_FL;
-            // If it cannot be had, a full disk is a fault that `guard` catches.
+            // Without the flag a full disk is a fault, which `guard` catches.
             libc::ioctl(fd, libc::FS_IOC_SETFLAGS, &flags);
         }
     }
@@ -91,14 +93,14 @@ pub fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     if i64::try_from(bytes).is_err() {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
     }
-    // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which kills.
+    // Beyond RLIMIT_FSIZE the kernel would also send SIGXFSZ, which ends the process.
     if bytes > file_size_limit() {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     file.set_len(bytes)
 }
 
-/// The largest file that this process may make, bytes.
+/// Returns the size of the largest file that this process may make, bytes.
 pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,
@@ -109,14 +111,14 @@ pub fn file_size_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// For file systems without fallocate(2).
+/// Writes zeros, for file systems without fallocate(2).
 pub fn write_zeros(mut file: &File, bytes: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), bytes), &mut file)?;
     Ok(())
 }
 
-/// Takes back a file that could not be completed.
+/// Removes a file that could not be completed.
 pub fn remove(path: &Path) {
-    // If that fails too there is nothing left to do; the first error is the one to report.
+    // If this fails too, the first error is still the one to report.
     let _ = std::fs::remove_file(path);
 }

@@ -37,7 +37,7 @@ impl Writer {
     }
 }
 
-/// A fact as it stands in the file.
+/// Returns a fact as it stands in the file.
 pub(crate) fn fact_line(key: &str, value: &str) -> String {
     let mut line = String::with_capacity(key.len() + value.len().min(facts::VALUE_MAX) + 8);
     escape_into(&mut line, cut_to(key, 256));

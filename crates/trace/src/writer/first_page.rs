@@ -1,4 +1,4 @@
-//! The first page of the file, which says where everything is.
+//! First page of the file, with the places of all parts.
 
 use super::places::Place;
 use super::{CURSOR_AT, FACTS_AT, Writer};
@@ -7,7 +7,8 @@ use crate::layout::{self, PartKind, cursor, facts, field, header, live, part, to
 use crate::{jit, modules, sites, stacks};
 
 impl Writer {
-    /// Writes the first page but for its magic: the header, the parts directory and the field table.
+    /// Writes the first page without its magic: the header, the parts directory and the field
+    /// table.
     pub(super) fn write_header(&self, start: Pair, wall_ns: u64) {
         let mut page = vec![0_u8; layout::HEADER_BYTES];
         let places = &self.mapped.places;

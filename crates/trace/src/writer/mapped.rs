@@ -16,7 +16,7 @@ use crate::layout::{control, cursor, facts};
 use crate::ring::{Ring, Slot};
 use crate::space::{Room, Space};
 
-/// Bytes at the beginning of each part that its counts are within.
+/// Bytes at the beginning of each part that contain its counts.
 const COUNTS: u64 = 64;
 
 /// Bytes of the totals that have space from the start: the stripe that threads share.
@@ -26,12 +26,13 @@ impl Mapped {
     /// Maps a file that was just created.
     ///
     /// # Errors
-    /// What the file system said, or that there is not enough memory.
+    /// The error of the file system, or too little memory.
     pub(super) fn create(file: &File, path: &Path, options: &WriterOptions) -> io::Result<Mapped> {
         let places = Places::of(options);
         create::set_length(file, places.end())?;
         let map = map(file, places.end())?;
-        // Without it each first touch of a part reads ahead, megabytes of zeros. If it cannot be had, that is slow.
+        // Without this advice each first access to a part reads ahead, megabytes of zeros. Without
+        // it the accesses are only slower.
         let _ = map.advise(memmap2::Advice::Random);
         let memory = || io::Error::from(io::ErrorKind::OutOfMemory);
         let space = Space::new(
@@ -48,7 +49,8 @@ impl Mapped {
         }
         let fits = || io::Error::other("the mapping does not fit its parts");
         let room = |place: Place| Room::of(&space, place.at);
-        // SAFETY: all live in the same `Mapped` as the mapping, are dropped before it and never leave it.
+        // SAFETY: all live in the same `Mapped` as the mapping, are dropped before it and never
+        // leave it.
         let (ring, tables, live, tally) = unsafe {
             (
                 ring(&map, &places).ok_or_else(fits)?,
@@ -70,7 +72,8 @@ impl Mapped {
     }
 }
 
-/// Takes space for what is written without asking: header, the first facts, and the counts of each part.
+/// Takes space for the bytes that are written without a check: header, the first facts, and the
+/// counts of each part.
 fn begin(space: &Space, places: &Places) -> io::Result<()> {
     space.retry();
     let parts = [
@@ -98,7 +101,7 @@ pub(super) fn map(file: &File, bytes: u64) -> io::Result<MmapRaw> {
     MmapOptions::new().len(bytes).map_raw(file)
 }
 
-/// The ring within a mapping.
+/// Returns the ring within a mapping.
 ///
 /// # Safety
 /// The mapping must live longer than what this returns, and the parts be accessed atomically only.

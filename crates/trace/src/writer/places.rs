@@ -1,4 +1,4 @@
-//! Where the parts of a file that depend on its size are.
+//! Places of the parts of a file that depend on its size.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,7 +8,7 @@ use super::{PARTS_AT, WriterOptions, chunks};
 use crate::layout::{control, live, totals};
 use crate::{jit, modules, sites, stacks, strings, timeline};
 
-/// A part: offset and length, both multiples of a page but for the length of the chunks.
+/// A part: offset and length. Both are multiples of a page, except the length of the chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub at: u64,
@@ -19,20 +19,21 @@ impl Place {
     /// The words of the part; `None` if it is not all within the mapping.
     ///
     /// # Safety
-    /// The mapping must live longer than what this returns, and the part be accessed atomically only.
+    /// The mapping must live longer than what this returns, and the part be accessed atomically
+    /// only.
     pub unsafe fn words(self, map: &MmapRaw) -> Option<&'static [AtomicU64]> {
         let at = usize::try_from(self.at).ok()?;
         let length = usize::try_from(self.length).ok()?;
         if !at.is_multiple_of(8) || at.checked_add(length)? > map.len() {
             return None;
         }
-        // SAFETY: the words lie within the mapping, which starts on a page, and are aligned; the caller
-        // promises the rest.
+        // SAFETY: the words lie within the mapping, which starts on a page, and are aligned; the
+        // caller promises the rest.
         Some(unsafe { std::slice::from_raw_parts(map.as_ptr().add(at).cast(), length / 8) })
     }
 }
 
-/// The parts after the cursor, in this order. Those that grow with the ring are the last ones.
+/// The parts after the cursor, in this order. The parts that grow with the ring are the last ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     pub control: Place,
@@ -49,17 +50,17 @@ pub struct Places {
 }
 
 const PAGE: u64 = 4096;
-/// The most bytes of texts.
+/// Largest number of bytes of texts.
 const STRINGS_MAX: u64 = 4 << 20;
-/// The most modules, and what else their part holds.
+/// Bytes of the largest number of modules, and of the first record of their part.
 const MODULES_MAX: u64 = (8192 + 1) * modules::layout::BYTES as u64;
-/// The most names of generated code, and what else their part holds.
+/// Bytes of the largest number of names of generated code, and of the first records of their part.
 const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES as u64;
 
-/// The most places in source code, and what else their part holds.
+/// Bytes of the largest number of places in source code, and of the first records of their part.
 const SITES_MAX: u64 = (65_536 + sites::layout::FIRST as u64) * sites::layout::BYTES as u64;
 
-/// The fewest and the most blocks of a live table, and the most by default.
+/// Smallest and largest number of blocks of a live table, and the largest by default.
 const BLOCKS_LEAST: u64 = 1024;
 const BLOCKS_MOST: u64 = 1 << 26;
 const BLOCKS_DEFAULT: u64 = 131_072;
@@ -77,7 +78,7 @@ fn live_bytes(options: &WriterOptions) -> u64 {
 }
 
 impl Places {
-    /// Those of a file with these options.
+    /// Returns the places in a file with these options.
     pub fn of(options: &WriterOptions) -> Places {
         let ring_bytes = options.ring_bytes();
         let mut end = PARTS_AT;
@@ -86,7 +87,7 @@ impl Places {
             end += length.next_multiple_of(PAGE);
             Place { at, length }
         };
-        // A small ring means that a small file is wanted.
+        // A small ring calls for a small file.
         let scaled = |most: u64, share: u64| {
             most.min((ring_bytes / share).max(PAGE))
                 .next_multiple_of(PAGE)
@@ -107,7 +108,7 @@ impl Places {
         }
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the whole file.
     pub fn end(&self) -> u64 {
         self.ring.at + self.ring.length
     }

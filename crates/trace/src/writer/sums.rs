@@ -1,4 +1,4 @@
-//! The live table and the totals within a mapping, and what they say of each device.
+//! The live table and the totals within a mapping, and their sums for each device.
 
 use std::mem::size_of;
 use std::sync::atomic::AtomicU64;
@@ -27,7 +27,8 @@ pub unsafe fn tally(map: &MmapRaw, places: &Places) -> Option<Tally<'static, Ato
     (before.is_empty() && after.is_empty()).then(|| Tally::new(stripes))
 }
 
-/// The live table, the second half of it for blocks with places of their own; `None` if it is not all within the mapping.
+/// The live table, the second half of it for blocks with places of their own; `None` if it is not
+/// all within the mapping.
 ///
 /// # Safety
 /// The mapping must live longer than what this returns, and the part be accessed atomically only.
@@ -56,8 +57,8 @@ pub unsafe fn live(map: &MmapRaw, places: &Places) -> Option<Live<'static, Atomi
 }
 
 impl Mapped {
-    /// What is live in device memory, by device, given what pools hold of each. Looks at the whole live
-    /// table, a millisecond or so.
+    /// Returns the live device memory by device, with the bytes that `held` gives for the pools of
+    /// each. Looks at the whole live table, which takes about a millisecond.
     pub(crate) fn sums(&self, held: &mut dyn FnMut(u8) -> Option<u64>) -> Vec<Current> {
         let requested = self.tally.live_bytes(Layer::Device);
         let mut blocks = [(0_u64, 0_u64); totals::DEVICES];
@@ -81,7 +82,8 @@ impl Mapped {
             Current {
                 device,
                 requested,
-                // A block that found no place in the table is at least as large as what was asked for.
+                // A block that found no place in the table is at least as large as the requested
+                // size.
                 allocated: allocated.max(requested),
                 reserved: pools.map(|pools| pools.saturating_add(forwarded)),
             }

@@ -1,5 +1,6 @@
-//! What events refer to by a number: texts, stacks, modules, names of generated code. Each is appended to
-//! its part of the file, without a lock, and never changes.
+//! Tables of entries that events refer to by a number: texts, stacks, modules, sites, names of
+//! generated code. Each entry is appended to its part of the file, without a lock, and never
+//! changes.
 
 use std::ffi::c_void;
 use std::io;
@@ -30,13 +31,14 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Over parts that are zero.
+    /// Returns tables over parts that are zero.
     ///
     /// # Errors
     /// They are not all within the mapping, or there is not enough memory.
     ///
     /// # Safety
-    /// The mapping must live longer than what this returns, and the parts be accessed atomically only.
+    /// The mapping must live longer than what this returns, and the parts be accessed atomically
+    /// only.
     pub unsafe fn new(map: &MmapRaw, places: &Places, space: &Arc<Space>) -> io::Result<Tables> {
         let part = |place: Place| {
             // SAFETY: the caller promises what `words` wants.
@@ -78,18 +80,20 @@ extern "C" fn ended(_: *mut c_void) {
 }
 
 impl Writer {
-    /// The id of a text, the same for the same text but in rare races. Beyond 4 KiB a text is shortened;
-    /// 0 is returned, and that counted, once no more fit. No lock, no system call, no heap.
+    /// Returns the id of a text. The same text has the same id, except in rare races. A text beyond
+    /// 4 KiB is shortened. A text that does not fit is counted, and 0 is returned. Takes no lock,
+    /// makes no system call and uses no heap.
     pub fn intern(&self, text: &str) -> u32 {
         self.mapped.tables.strings.intern(text)
     }
 
-    /// The id of a stack: return addresses, from the innermost frame on, above a node, which is 0 or came
-    /// from [`Writer::stack_child`]. For [`crate::Event::stack`]. A frame of an interpreter is a site's id, from
-    /// [`Writer::site`], and [`SITE`](crate::SITE).
+    /// Returns the id of a stack, for [`crate::Event::stack`]. A stack consists of return
+    /// addresses, from the innermost frame on, above a node. The node is 0 or came from
+    /// [`Writer::stack_child`]. A frame of an interpreter is [`SITE`](crate::SITE) with the id of a
+    /// site from [`Writer::site`].
     ///
-    /// A stack that no longer fits has only its outer frames, and that is counted. No lock, no system
-    /// call, and but for a thread's first stack no heap. Not for signal handlers.
+    /// A stack that does not fit has only its outer frames, and is counted. Takes no lock and makes
+    /// no system call. Uses the heap only at a thread's first stack. Not for signal handlers.
     ///
     /// ```
     /// use gpushim_trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
@@ -114,8 +118,8 @@ impl Writer {
         self.whole_stack(root, frames).id
     }
 
-    /// As [`Writer::stack`], and whether all of it did fit: only then may the id be kept for the same stack, as one that is
-    /// cut off is counted each time.
+    /// Returns the id like [`Writer::stack`], and tells if the whole stack did fit. Only then may
+    /// the caller keep the id for the same stack: one that is cut off is counted each time.
     #[inline]
     pub fn whole_stack(&self, root: u32, frames: &[u64]) -> Pushed {
         let stacks = &self.mapped.tables.stacks;
@@ -125,16 +129,18 @@ impl Writer {
         })
     }
 
-    /// A number that no other trace has that this process, or the one that it was forked from, has made.
+    /// Returns the number of this trace, unique among traces made by this process or inherited by
+    /// fork.
     #[inline]
     pub fn instance(&self) -> u64 {
         self.mapped.tables.stacks.instance()
     }
 
-    /// The id of the place in source code with a key, by which an interpreter knows it in this process; `make` says what it
-    /// is, once for each key while there is room for keys, with texts from [`Writer::intern`]. The same place has the same
-    /// id, but in rare races, also under another key. `None` if it does not fit, which is counted, or if `make` has none.
-    /// No lock, no system call, no heap.
+    /// Returns the id of a place in source code. `key` identifies the place for an interpreter in
+    /// this process. `make` is called once for each key while there is room for keys; its texts
+    /// come from [`Writer::intern`]. The same place has the same id, also under another key, except
+    /// in rare races. `None` if it does not fit, which is counted, or if `make` returns `None`.
+    /// Takes no lock, makes no system call and uses no heap.
     ///
     /// ```
     /// use gpushim_trace::{SITE, Site, StackNode, Trace, Writer, WriterOptions};
@@ -164,15 +170,16 @@ impl Writer {
         self.mapped.tables.sites.find(key, make)
     }
 
-    /// The id of a node below another one, which is 0 or came from here: for the ranges that are open on a
-    /// thread. Where it no longer fits, that is counted and the other one returned. No lock, no system
-    /// call, no heap.
+    /// Returns the id of a node below a parent, for the ranges open on a thread. The parent is 0 or
+    /// came from this function. A node that does not fit is counted, and the parent is returned.
+    /// Takes no lock, makes no system call and uses no heap.
     pub fn stack_child(&self, parent: u32, node: StackNode) -> u32 {
         self.mapped.tables.stacks.child(parent, node)
     }
 
-    /// Adds a program or library that was loaded, its path a text from [`Writer::intern`]. `false` if it
-    /// no longer fits, which is counted. No lock, no system call, no heap.
+    /// Adds a program or library that was loaded; its path is a text from [`Writer::intern`].
+    /// `false` if it does not fit, which is counted. Takes no lock, makes no system call and uses
+    /// no heap.
     ///
     /// ```
     /// use gpushim_trace::{BuildId, Module, Trace, Writer, WriterOptions};
@@ -201,16 +208,16 @@ impl Writer {
         self.mapped.tables.modules.add(module)
     }
 
-    /// Adds the name, a text from [`Writer::intern`], of code that is in no file; later ones replace
-    /// earlier ones at the same addresses. `false` if it no longer fits, which is counted. Takes a lock:
-    /// not for hot paths.
+    /// Adds the name of code that is in no file, a text from [`Writer::intern`]. Later names
+    /// replace earlier ones at the same addresses. `false` if it does not fit, which is counted.
+    /// Takes a lock: not for hot paths.
     pub fn jit(&self, begin: u64, size: u32, name: u32) -> bool {
         let _held = self.rare.lock();
         self.mapped.tables.jit.add(begin, size, name)
     }
 
-    /// The return addresses of the nodes from this id on, and the id to ask for next time. For naming code that is in
-    /// no file; not for hot paths.
+    /// Returns the return addresses of the nodes from this id on, and the id to pass next time. For
+    /// naming code that is in no file; not for hot paths.
     pub fn frames_since(&self, from: u32) -> (Vec<u64>, u32) {
         self.mapped.tables.stacks.frames_since(from)
     }

@@ -1,4 +1,4 @@
-//! What the writer leaves behind, read back through the reader.
+//! Files of the writer, read back through the reader.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,7 @@ fn small() -> WriterOptions {
     }
 }
 
-/// An event whose words all follow from one number, so that a mixture shows.
+/// Returns an event whose words all follow from one number, so that a mixture shows.
 fn numbered(thread: u32, number: u64) -> Event {
     Event {
         thread,
@@ -101,7 +101,7 @@ fn times_are_those_of_the_clock() {
         .events()
         .map(|record| record.ns)
         .collect();
-    // Only the pairs of the creation, 0.2 ms apart: 1 % is the most that they may be off.
+    // Only the pairs of the creation, 0.2 ms apart: they may be off by 1 % at most.
     assert!(times[1] - times[0] >= 19_800_000, "{times:?}");
     assert!(
         u128::from(times[1]) <= passed.as_nanos() * 101 / 100,
@@ -162,8 +162,8 @@ fn a_wrapped_ring_holds_the_newest_and_counts_the_rest() {
     assert!(trace.has_wrapped());
 }
 
-/// Records before and after a child is forked that ends; returns the child's exit status, or a
-/// number beyond those if the chunk was closed meanwhile.
+/// Records before and after a child is forked that ends. Returns the child's exit status, or a
+/// number beyond these if the chunk was closed meanwhile.
 extern "C" fn ends_in_a_forked_child(writer: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the test passes its writer, which outlives this thread.
     let writer = unsafe { &*writer.cast::<Writer>() };
@@ -222,7 +222,8 @@ fn threads_and_a_reader_at_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    /// Threads that each record a number of events, end, and start again: every event is accounted for.
+    /// Threads that each record a number of events, end, and start again: every event is accounted
+    /// for.
     #[test]
     fn all_events_of_many_threads_are_accounted_for(
         shift in 12..19_u32,
@@ -276,8 +277,8 @@ fn an_alloc_that_follows_a_free_by_another_thread_comes_after_it() {
         ..WriterOptions::default()
     };
     let writer = Writer::create(&dir.path().join("a.trace"), &options).unwrap();
-    // One block that goes around: the thread that frees it does so under the lock, as the pool does, and the thread
-    // that gets it records that after the lock.
+    // One block that circulates: a thread frees it under the lock, as the pool does. The next
+    // thread records its allocation after the lock.
     let (free, handed_out) = (Mutex::new(true), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -340,8 +341,8 @@ fn child(role: &str, path: &Path) -> Command {
     command
 }
 
-/// How many events each thread of a child has recorded, in memory that outlives it: a file beside
-/// the trace.
+/// Returns the number of events that each thread of a child has recorded. It is in memory that
+/// outlives the child: a file beside the trace.
 fn counts(trace: &Path) -> &'static [AtomicU64] {
     let file = File::options()
         .read(true)
@@ -356,14 +357,14 @@ fn counts(trace: &Path) -> &'static [AtomicU64] {
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast::<AtomicU64>(), 4) }
 }
 
-/// What the system said.
+/// Returns the system's error behind an error.
 fn said(error: &Error) -> &io::Error {
     std::error::Error::source(error)
         .and_then(|source| source.downcast_ref())
         .expect("an error of the system")
 }
 
-/// Not a test of its own: what the tests below run as another process.
+/// Not a test by itself: the code that the tests below run as another process.
 #[test]
 fn child_process() {
     let (Ok(role), Some(path)) = (

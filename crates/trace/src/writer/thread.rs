@@ -1,5 +1,4 @@
-//! What a thread keeps for recording: the chunk that it fills, its stripe of the totals, and of which
-//! trace.
+//! State of a thread for recording: its trace, its chunk, and its stripe of the totals.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,18 +14,18 @@ use crate::per_thread::AtThreadEnd;
 use crate::ring::ChunkLease;
 use crate::totals::{Claim, Sort};
 
-/// One thread's state. It has no destructor of its own, so that a thread can record until its very
-/// last instruction; [`END`] sees to the end.
+/// State of one thread. It has no destructor, so that a thread can record until its last
+/// instruction. [`END`] releases its chunk and its stripe.
 struct Thread {
-    /// The trace in which a chunk is held; compared, never followed. `trace` keeps the place in memory
-    /// from being given to another trace.
+    /// Trace in which a chunk is held; compared, never dereferenced. `trace` keeps its memory from
+    /// being given to another trace.
     of: Cell<*const Mapped>,
     trace: Cell<Option<ManuallyDrop<Weak<Mapped>>>>,
     hold: ChunkLease,
     claim: Claim,
     /// Ticks of the last event.
     last: Cell<u64>,
-    /// Whether the thread's end cannot be observed by [`END`].
+    /// True if the thread's end cannot be observed by [`END`].
     is_unwatched: Cell<bool>,
 }
 
@@ -43,7 +42,7 @@ thread_local! {
     };
 }
 
-/// Records one event of the calling thread: its words, where the first, the time, is still open.
+/// Records one event of the calling thread: its words, the first of which, the time, is set here.
 #[inline]
 pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     let thread = Thread::of(trace);
@@ -52,7 +51,7 @@ pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     thread.settle();
 }
 
-/// Records an event that made a block, of this key and counted there.
+/// Records an event that made a block with this key, counted in the totals at `place`.
 #[inline(always)]
 pub fn record_alloc(
     trace: &Arc<Mapped>,
@@ -68,7 +67,7 @@ pub fn record_alloc(
     count_made(thread, trace, &words, place);
 }
 
-/// As [`record_alloc`], of a block with a number, later than the ticks of `after`.
+/// Records an event like [`record_alloc`], of a block with a number, at later ticks than `after`.
 #[inline(always)]
 pub fn record_numbered_alloc(
     trace: &Arc<Mapped>,
@@ -108,7 +107,8 @@ fn count_made(thread: &Thread, trace: &Mapped, words: &[u64; 7], place: (Layer, 
     thread.settle();
 }
 
-/// Records an event that ended a block, of this key and counted there. What was known of the block.
+/// Records an event that ended a block with this key, counted in the totals at `place`. Returns the
+/// block's entry in the live table.
 #[inline(always)]
 pub fn record_free(
     trace: &Arc<Mapped>,
@@ -125,7 +125,7 @@ pub fn record_free(
     removed
 }
 
-/// As [`record_free`], of a block with a number. The event's ticks.
+/// Records an event like [`record_free`], of a block with a number. Returns the event's ticks.
 #[inline(always)]
 pub fn record_numbered_free(
     trace: &Arc<Mapped>,
@@ -148,7 +148,7 @@ pub fn record_numbered_free(
     ticks
 }
 
-/// Takes out a block that was not in a place of its own.
+/// Takes out a block that has no place of its own.
 #[cold]
 fn remove(trace: &Mapped, key: Option<u64>) -> Option<Removed> {
     trace.live.remove(trace.live.spot(key))
@@ -169,7 +169,8 @@ fn count_ended(
     thread.settle();
 }
 
-/// Records an event that ended a block that is no longer in the live table, counted there.
+/// Records an event that ended a block no longer in the live table, counted in the totals at
+/// `place`.
 #[inline]
 pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], place: (Layer, u8)) {
     let thread = Thread::of(trace);
@@ -180,7 +181,8 @@ pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], pla
     thread.settle();
 }
 
-/// Takes blocks out of the live table and counts them as freed: how many, and their bytes.
+/// Takes blocks out of the live table and counts them as freed. Returns their number and their
+/// bytes.
 pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u64, u64) {
     let thread = Thread::of(trace);
     let (mut blocks, mut bytes) = (0, 0_u64);
@@ -196,24 +198,25 @@ pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u6
 }
 
 impl Thread {
-    /// The words of an event with a time that was read just now.
+    /// Returns the words of an event, with a time that was read just now.
     #[inline]
     fn timed(&self, ticks: u64, event: [u64; 7]) -> [u64; 7] {
-        // Later than the thread's event before, whatever the resolution of the clock: the times of a
-        // thread's events are their order.
+        // Later than the thread's previous event, whatever the resolution of the clock: a thread's
+        // events are ordered by their times.
         let ticks = ticks.max(self.last.get().saturating_add(1));
         self.last.set(ticks);
         let [_, head, who, address, size, first, second] = event;
         [ticks, head, who, address, size, first, second]
     }
 
-    /// The calling thread's state for a trace; [`Thread::settle`] comes after its use. A reference and no closure: what
-    /// records stands in its caller then, and its registers are not saved and restored for each event.
+    /// Returns the calling thread's state for a trace; [`Thread::settle`] must follow its use. This
+    /// is a reference and no closure, so that the recording code is inlined in its caller. Then no
+    /// registers are saved and restored for each event.
     #[inline(always)]
     fn of<'a>(trace: &Arc<Mapped>) -> &'a Thread {
         let thread = THREAD.with(ptr::from_ref);
-        // SAFETY: the state has no destructor and lives as long as its thread, which runs this; a reference to it cannot be
-        // sent to another one.
+        // SAFETY: the state has no destructor and lives as long as its thread, which runs this; a
+        // reference to it cannot be sent to another one.
         let thread = unsafe { &*thread };
         if !ptr::eq(thread.of.get(), Arc::as_ptr(trace)) {
             thread.enter(trace);
@@ -221,7 +224,7 @@ impl Thread {
         thread
     }
 
-    /// Before the thread's first event, or the first after one of another trace.
+    /// Prepares the state before the thread's first event, or the first after one of another trace.
     #[cold]
     fn enter(&self, trace: &Arc<Mapped>) {
         self.leave();
@@ -231,7 +234,7 @@ impl Thread {
         self.is_unwatched.set(!END.watch());
     }
 
-    /// After an event: nothing would close the chunk at the end of a thread that is not watched.
+    /// Closes the chunk after an event of a thread whose end cannot be observed.
     #[inline(always)]
     fn settle(&self) {
         if self.is_unwatched.get() {
@@ -239,8 +242,8 @@ impl Thread {
         }
     }
 
-    /// Closes the chunk that is held and gives the stripe back, if their trace is still there and this
-    /// process's own.
+    /// Closes the held chunk and releases the stripe, if their trace still exists and belongs to
+    /// this process.
     fn leave(&self) {
         self.of.set(ptr::null());
         if let Some(trace) = self.trace.take() {
@@ -255,8 +258,8 @@ impl Thread {
     }
 }
 
-/// Has the calling thread's chunk closed when the thread ends, after destructors of thread-locals: what
-/// other libraries free in theirs is still recorded in the usual way.
+/// Callback that closes the calling thread's chunk when the thread ends, after destructors of
+/// thread-locals. So frees in other libraries' destructors are still recorded.
 static END: AtThreadEnd = AtThreadEnd::new(ended);
 
 extern "C" fn ended(_: *mut c_void) {

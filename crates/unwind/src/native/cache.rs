@@ -1,15 +1,15 @@
 //! The rules known so far: a direct-mapped table that all threads read and write without a lock.
 //!
-//! An entry is a rule and a key, two words that are not written together. The key is the address mixed
-//! with the rule and with the generation of the code, so an entry of which two writers left one word
-//! each, or which is from an older generation, answers for no address.
+//! An entry is a rule and a key, two words that are not written together. The key is the address
+//! mixed with the rule and with the generation of the code. So two kinds of entries match no
+//! address: one that has a word from each of two writers, and one from an older generation.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::rule::Rule;
 
-/// Odd numbers without a pattern: the fractional bits of the golden ratio, and of the square roots of 2
-/// and of 3.
+/// Odd numbers without a pattern: the fractional bits of the golden ratio, and of the square roots
+/// of 2 and of 3.
 const SPREAD_ADDRESS: u64 = 0x9e37_79b9_7f4a_7c15;
 const SPREAD_RULE: u64 = 0x6a09_e667_f3bc_c909;
 const SPREAD_GENERATION: u64 = 0xbb67_ae85_84ca_a73b;
@@ -26,7 +26,7 @@ pub struct Cache<const N: usize> {
     generation: AtomicU64,
 }
 
-/// The generation of the code as of one moment.
+/// Generation of the code at one moment.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Generation(u64);
 
@@ -36,7 +36,7 @@ impl<const N: usize> Cache<N> {
         N.trailing_zeros()
     };
 
-    /// An empty table.
+    /// Makes a table without any rules.
     pub const fn new() -> Cache<N> {
         Cache {
             entries: [const {
@@ -49,14 +49,14 @@ impl<const N: usize> Cache<N> {
         }
     }
 
-    /// The generation to ask and to answer for. Rules must be compiled after this.
+    /// Returns the generation for look-ups and additions. Rules must be compiled after this.
     #[inline]
     pub fn generation(&self) -> Generation {
         let generation = self.generation.load(std::sync::atomic::Ordering::Acquire);
         Generation(generation.wrapping_mul(SPREAD_GENERATION))
     }
 
-    /// Makes the table empty.
+    /// Makes all entries invalid.
     pub fn invalidate(&self) {
         self.generation
             .fetch_add(1, std::sync::atomic::Ordering::AcqRel);
@@ -65,12 +65,12 @@ impl<const N: usize> Cache<N> {
     #[inline]
     fn entry(&self, address: u64) -> Option<&CachedRule> {
         let hash = address.wrapping_mul(SPREAD_ADDRESS);
-        // In two shifts, since one of 64 is no shift.
+        // By two shifts, since a shift by 64 is not allowed.
         let index = (hash >> 1 >> (63 - Self::BITS)) as usize;
         self.entries.get(index)
     }
 
-    /// The rule for an address, if it is known.
+    /// Returns the rule for an address, if it is known.
     #[inline]
     pub fn get(&self, address: u64, generation: Generation) -> Option<Rule> {
         let entry = self.entry(address)?;
@@ -78,7 +78,7 @@ impl<const N: usize> Cache<N> {
         (entry.key.load(Relaxed) == key(address, rule, generation)).then_some(Rule(rule))
     }
 
-    /// Remembers the rule for an address in place of another.
+    /// Stores the rule for an address in place of another.
     pub fn put(&self, address: u64, generation: Generation, rule: Rule) {
         if let Some(entry) = self.entry(address) {
             entry.rule.store(rule.0, Relaxed);

@@ -1,4 +1,5 @@
-//! Rules from an object's unwind tables: `.eh_frame`, by way of the search table in `.eh_frame_hdr`.
+//! Rules from an object's unwind tables: `.eh_frame`, by way of the search table in
+//! `.eh_frame_hdr`.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
@@ -12,8 +13,8 @@ use super::rule::{Cfa, Rule, SavedBp};
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 
-/// Room on the stack for gimli to work in, about 3 KiB: compilers save the six registers that a callee
-/// must keep and remember one state; by hand a few more.
+/// Room on the stack for gimli to work in, about 3 KiB. Compilers save the six registers that a
+/// callee must keep, and remember one state. Hand-written tables use a few more.
 struct Inline;
 
 impl UnwindContextStorage<usize> for Inline {
@@ -21,15 +22,15 @@ impl UnwindContextStorage<usize> for Inline {
     type Stack = [UnwindTableRow<usize, Inline>; 4];
 }
 
-/// The tables that cover one address.
+/// Tables that cover one address.
 struct Tables<'a> {
     frames: EhFrame<Bytes<'a>>,
     bases: BaseAddresses,
     entry: FrameDescriptionEntry<Bytes<'a>>,
 }
 
-/// The rule for a frame at `pc`, by the tables for the address `inside` its instruction; `None` if they
-/// do not cover it.
+/// Makes the rule for a frame at `pc`, by the tables for the address `inside` its instruction.
+/// `None` if they do not cover it.
 pub fn rule(object: &Object, inside: u64, pc: u64) -> Option<Rule> {
     let tables = tables(object, inside)?;
     if tables.entry.is_signal_trampoline() {
@@ -64,14 +65,15 @@ fn tables(object: &Object, address: u64) -> Option<Tables<'_>> {
     })
 }
 
-/// The addresses of the function, or part of one, that the tables say an address is in.
+/// Addresses of the function, or part of one, that an address is in by the tables.
 pub fn extent(object: &Object, address: u64) -> Option<std::ops::Range<u64>> {
     let entry = tables(object, address)?.entry;
     let begin = entry.initial_address();
     Some(begin..begin.checked_add(entry.len())?)
 }
 
-/// What signal handlers return to: `mov rax, SYS_rt_sigreturn; syscall`.
+/// Makes the rule for the code that signal handlers return to: `mov rax, SYS_rt_sigreturn;
+/// syscall`.
 fn signal(object: &Object, pc: u64) -> Rule {
     const RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     match object.bytes(pc) {
@@ -80,7 +82,7 @@ fn signal(object: &Object, pc: u64) -> Rule {
     }
 }
 
-/// `None` for a rule of a form that compilers do not write.
+/// Makes the rule of a table row. `None` if it has a form that compilers do not write.
 fn from_row(tables: &Tables<'_>, inside: u64, pc: u64) -> Option<Rule> {
     let encoding = tables.entry.cie().encoding();
     let mut context = UnwindContext::<usize, Inline>::new_in();

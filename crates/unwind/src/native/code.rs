@@ -1,14 +1,15 @@
-//! What the bytes of code tell. They are read through the kernel: the address may be anything.
+//! Facts read from the bytes of code. They are read through the kernel, as the address may be
+//! anything.
 
 use super::memory::read;
 use super::rule::{Cfa, Rule, SavedBp};
 
-/// The length of the longest call instruction without prefixes.
+/// Length of the longest call instruction without prefixes.
 const LONGEST_CALL: usize = 7;
 
-/// Whether the bytes before an address end in a call; false if they cannot be read.
+/// True if the bytes before an address end in a call; false if they cannot be read.
 pub fn follows_call(pc: u64) -> bool {
-    // The call may be the first thing in its page.
+    // The call may be the first instruction in its page.
     read::<LONGEST_CALL>(pc.wrapping_sub(LONGEST_CALL as u64))
         .map(|bytes| is_call(&bytes))
         .or_else(|| read::<5>(pc.wrapping_sub(5)).map(|bytes| is_call(&bytes)))
@@ -16,7 +17,7 @@ pub fn follows_call(pc: u64) -> bool {
         .unwrap_or(false)
 }
 
-/// Whether bytes end in `call rel32` (e8) or in `call r/m64` (ff /2).
+/// True if bytes end in `call rel32` (e8) or in `call r/m64` (ff /2).
 fn is_call(bytes: &[u8]) -> bool {
     let from_end = |n: usize| {
         let at = bytes.len().checked_sub(n)?;
@@ -32,7 +33,7 @@ fn is_call(bytes: &[u8]) -> bool {
     from_end(5) == Some(0xe8) || [2, 3, 4, 6, 7].into_iter().any(indirect)
 }
 
-/// How many bytes of an operand follow its ModRM byte: a SIB byte, a displacement.
+/// Number of bytes of an operand after its ModRM byte: a SIB byte, a displacement.
 fn after_modrm(modrm: u8, sib: u8) -> usize {
     let has_sib = modrm >> 6 != 3 && modrm & 7 == 4;
     let base = if has_sib { sib & 7 } else { modrm & 7 };
@@ -45,8 +46,8 @@ fn after_modrm(modrm: u8, sib: u8) -> usize {
     usize::from(has_sib) + displacement
 }
 
-/// The rule for a return address in one of CPython's perf trampolines (3.12 and later), which are
-/// `sub rsp, 8; call rcx; add rsp, 8; ret` or `push rbp; mov rbp, rsp; call rcx; pop rbp; ret`.
+/// Makes the rule for a return address in one of CPython's perf trampolines (3.12 and later). They
+/// are `sub rsp, 8; call rcx; add rsp, 8; ret` or `push rbp; mov rbp, rsp; call rcx; pop rbp; ret`.
 pub fn trampoline(pc: u64) -> Option<Rule> {
     let called = read::<2>(pc.wrapping_sub(2))? == [0xff, 0xd1];
     if !called {

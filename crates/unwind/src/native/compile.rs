@@ -1,14 +1,15 @@
-//! The rule for an address that was not seen before.
+//! Compiles the rule for an address that was not seen before.
 
 use super::rule::Rule;
 use super::step::Arrival;
 use super::{cfi, code, module, object};
 
-/// The rule for a frame at `pc`. As a side effect an object that is new to us is announced.
+/// Makes the rule for a frame at `pc`. As a side effect, an object is announced that was not yet.
 #[cold]
 #[inline(never)]
 pub fn rule(pc: u64, arrival: Arrival) -> Rule {
-    // A return address may belong to the next function: the call can be the last thing in its own.
+    // A return address may belong to the next function: the call may be the last instruction of its
+    // own.
     let inside = match arrival {
         Arrival::Return => pc.wrapping_sub(1),
         Arrival::Interrupted => pc,
@@ -26,7 +27,7 @@ pub fn rule(pc: u64, arrival: Arrival) -> Rule {
                 Rule::NOT_CODE
             }
         }
-        // Code in no object: made at run time, if it is code.
+        // An address in no object: code made at run time, if it is code.
         None if arrival == Arrival::Interrupted => Rule::END,
         None => code::trampoline(pc).or(guess).unwrap_or(Rule::NOT_CODE),
     };

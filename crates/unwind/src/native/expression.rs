@@ -1,25 +1,25 @@
-//! DWARF expressions, as far as they occur in unwind tables: of the lazy-binding stubs of the PLT, and
-//! of functions that realign their stack.
+//! DWARF expressions, as far as they occur in unwind tables. They occur in the lazy-binding stubs
+//! of the PLT, and in functions that realign their stack.
 //!
-//! They are worked out once for an address, before any frame is there: the instruction pointer is known,
-//! the stack and frame pointers stay unknowns.
+//! They are evaluated once for an address, before there is a frame. The instruction pointer is
+//! known, and the stack and frame pointers stay unknowns.
 
 use gimli::{Encoding, EndianSlice, Expression, NativeEndian, Operation, Register, X86_64};
 
-/// What an expression comes to.
+/// Value that an expression has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
+    /// A number without registers.
     Constant(u64),
-    /// A register plus this.
+    /// A register plus a constant.
     Sum(Register, i64),
-    /// The word at a register plus this.
+    /// The word at a register plus a constant.
     Word(Register, i64),
 }
 
 use Value::{Constant, Sum, Word};
 
-/// The deepest stack of values: the longest expression known needs four.
+/// Most values on the stack: the longest expression known needs four.
 const DEEPEST: usize = 8;
 
 struct Stack {
@@ -40,7 +40,7 @@ impl Stack {
     }
 }
 
-/// Works an expression out for a frame at `pc`; `None` if it has anything else in it.
+/// Evaluates an expression for a frame at `pc`; `None` if it has any other operation.
 pub fn evaluate(
     expression: Expression<EndianSlice<'_, NativeEndian>>,
     encoding: Encoding,
@@ -93,7 +93,8 @@ fn plus(a: Value, b: Value) -> Option<Value> {
     }
 }
 
-/// An operation on the two topmost values, if both are numbers; the topmost is its second operand.
+/// Applies an operation to the two topmost values, if both are numbers; the topmost is its second
+/// operand.
 fn numbers(stack: &mut Stack, operation: fn(u64, u64) -> u64) -> Option<Value> {
     match (stack.pop()?, stack.pop()?) {
         (Constant(b), Constant(a)) => Some(Constant(operation(a, b))),

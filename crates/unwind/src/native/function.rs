@@ -4,16 +4,18 @@ use std::ops::Range;
 
 use super::{cfi, object};
 
-/// Parts of a function that are told.
+/// Most parts of a function that are returned.
 const MOST: usize = 4;
-/// Jumps that must lead into a part: fewer may be other bytes that look like one.
+/// Jumps that must lead into a part: fewer may be other bytes that look like jumps.
 const JUMPS: u32 = 8;
-/// Other places that jumps seem to lead to, while they are counted.
+/// Most other places whose jumps are counted.
 const PLACES: usize = 64;
 
-/// The addresses of the code of the function at an address: the part where it is first, then those where its conditional
-/// jumps lead, which compilers use within a function only. Parts that are not there are empty. Looks at all of its code,
-/// a millisecond or so for a large function.
+/// Finds the addresses of the code of the function at an address. The first part contains the
+/// address. The others are targets of its conditional jumps, which compilers use within a function
+/// only. Unused parts are empty.
+///
+/// Looks at all of the function's code: about a millisecond for a large function.
 pub fn parts_of(entry: u64) -> [Range<u64>; MOST] {
     let mut parts = [const { 0..0 }; MOST];
     let Some(object) = object::find(entry) else {

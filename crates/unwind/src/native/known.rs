@@ -1,11 +1,14 @@
 //! Walks that a thread has made before, found again by the words of the stack that they depend on.
 //!
-//! A walk depends on the registers that it begins with, on the return addresses, and on the frame pointers that it goes on
-//! by. As long as these are the same and no code has changed, the walk is the same. A program in a loop makes the same
-//! walks in the same order; so after each walk those are tried that came after it the last two times. A walk goes from one
-//! word of the stack to the next and waits for each rule; this comparison waits for all words at once. In a training,
-//! whose own work pushes rules out of the nearest caches, that is the difference between 70 ns a frame and a few (GPT-2 on
-//! a machine with an H100, docs/measurements/2026-11-24-first-minutes.md).
+//! A walk depends on the registers that it begins with, on the return addresses, and on the frame
+//! pointers that it follows. As long as these are the same and no code has changed, the walk is the
+//! same. A program in a loop makes the same walks in the same order. So after each walk, the walks
+//! that followed it the last two times are tried.
+//!
+//! A walk goes from one word of the stack to the next and waits for each rule. This comparison
+//! waits for all words at once. A training's own work pushes rules out of the nearest caches. There
+//! a walk takes 70 ns a frame, and the comparison a few ns. (GPT-2 on a machine with an H100,
+//! docs/measurements/2026-11-24-first-minutes.md.)
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,67 +18,67 @@ use super::memory::{Memory, ThreadStack};
 use super::step::Registers;
 use crate::Frames;
 
-/// Walks that are known at most; then all are forgotten. A training step of a large model has some hundred.
+/// Most walks that are known; then all are forgotten. A training step of a large model has some
+/// hundred.
 const WALKS: usize = 2048;
 /// Words of the stack that all walks depend on together.
 const WORDS: usize = 1 << 16;
-/// Words that are compared before it is looked whether one differs.
+/// Number of words that are compared before the result is tested.
 const AT_ONCE: usize = 8;
 
-/// The walks that one thread knows. A value of zeros knows none.
+/// Walks that one thread knows. A value of zeros knows none.
 pub struct KnownWalks {
-    /// Of the code, when the first of them was made.
+    /// Generation of the code when the first of the walks was made.
     generation: Cell<Generation>,
-    /// How many there are; they have the numbers from 1 on.
+    /// Number of walks; they are numbered from 1 on.
     count: Cell<usize>,
-    /// Words that they depend on.
+    /// Number of words that the walks depend on.
     words: Cell<usize>,
-    /// The last walk, 0 for none.
+    /// Number of the last walk, 0 for none.
     last: Cell<u16>,
     walks: [Walk; WALKS],
-    /// Numbers of walks, each at or after the place that its hash says; 0 for none.
+    /// Numbers of walks, each at or after the place that its hash gives; 0 for none.
     by_hash: [Cell<u16>; 2 * WALKS],
-    /// Where each word is, in words above the stack pointer, and [`RETURN`].
+    /// Place of each word, in words above the stack pointer, and [`RETURN`].
     places: [Cell<u32>; WORDS],
     values: [Cell<u64>; WORDS],
 }
 
-/// A walk.
 struct Walk {
     hash: Cell<u64>,
-    /// The registers that it begins with.
+    /// Registers that it begins with.
     pc: Cell<u64>,
     sp: Cell<u64>,
     bp: Cell<u64>,
-    /// The first of its words.
+    /// Index of its first word.
     from: Cell<u32>,
-    /// How many words it has.
+    /// Number of words that it has.
     words: Cell<u16>,
     frames: Cell<u16>,
     uses_bp: Cell<bool>,
     is_whole: Cell<bool>,
     is_cut: Cell<bool>,
-    /// The walks that came after it, the last one first; 0 for none.
+    /// Walks that came after it, the last one first; 0 for none.
     next: [Cell<u16>; 2],
 }
 
-/// In a place: the word is a return address.
+/// Mark in a place: the word is a return address.
 const RETURN: u32 = 1 << 31;
 
-/// What a walk was found to be.
+/// Result of a search for a known walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Met(u32);
 
-/// In a [`Met`]: the walk was not known before.
+/// Mark in a [`Met`]: the walk was not known before.
 const NEW: u32 = 1 << 31;
 
 impl Met {
     /// The walk can be followed only frame by frame, and is not kept.
     pub const UNKNOWN: Met = Met(0);
 
-    /// The number of the walk, less than [`KnownWalks::MOST`], and whether this is the first walk of that number, which an
-    /// earlier one may have had as well. `None`: it has none.
+    /// Number of the walk, less than [`KnownWalks::MOST`], and true if it was not known before. An
+    /// earlier walk may have had the same number. `None`: it has none.
     #[inline]
     pub fn walk(self) -> Option<(usize, bool)> {
         (self.0 != 0).then_some(((self.0 & !NEW) as usize, self.0 & NEW != 0))
@@ -83,10 +86,11 @@ impl Met {
 }
 
 impl KnownWalks {
-    /// The numbers of walks are less than this.
+    /// Limit of the numbers of walks: all are less.
     pub const MOST: usize = WALKS + 1;
 
-    /// Fills `frames` with those of a known walk that was met last; does nothing for another.
+    /// Fills `frames` with those of a known walk that was met last. Does nothing for a new or
+    /// unknown walk.
     pub fn copy(&self, met: Met, frames: &mut Frames) {
         let Some((number, false)) = met.walk() else {
             return;
@@ -134,7 +138,7 @@ impl KnownWalks {
         self.make(stack, at, frames, follow)
     }
 
-    /// Whether it is this walk that begins with these registers.
+    /// True if this walk begins with these registers and its words are unchanged.
     #[inline]
     fn is(&self, walk: &Walk, at: &Registers, stack: &ThreadStack) -> bool {
         if walk.sp.get() != at.sp
@@ -154,7 +158,7 @@ impl KnownWalks {
             // SAFETY: this thread has read the word from its stack, above the same stack pointer.
             unsafe { stack.known_word(address) ^ value.get() }
         };
-        // Without a branch for each, so that the loads need not wait for each other.
+        // Without a branch for each word, the loads need not wait for each other.
         let mut chunks = places.chunks(AT_ONCE).zip(values.chunks(AT_ONCE));
         chunks.all(|(places, values)| {
             let words = places.iter().zip(values);
@@ -162,7 +166,7 @@ impl KnownWalks {
         })
     }
 
-    /// The walk was the last one: the one that is likely to come next will be needed.
+    /// Notes the last walk, and prefetches the walk that is likely to come next.
     #[inline]
     fn goes_on_with(&self, number: u16, walk: &Walk) {
         self.last.set(number);
@@ -241,7 +245,7 @@ impl KnownWalks {
         Met(u32::from(number) | if is_new { NEW } else { 0 })
     }
 
-    /// Knows no walk any more.
+    /// Forgets all walks, whose numbers are used again.
     fn forget(&self) {
         self.count.set(0);
         self.words.set(0);
@@ -270,7 +274,7 @@ impl KnownWalks {
         })
     }
 
-    /// The places where a walk with a hash may be, in the order in which they are taken.
+    /// Places where a walk with this hash may be, in the order in which they are used.
     fn places_of(&self, hash: u64) -> impl Iterator<Item = &Cell<u16>> {
         let first = (hash >> 32) as usize % self.by_hash.len();
         let all = self.by_hash.iter().cycle().skip(first);
@@ -295,7 +299,7 @@ impl KnownWalks {
     }
 }
 
-/// Bits of the golden ratio: what it is multiplied by depends on all lower bits.
+/// Bits of the golden ratio. Each bit of a product depends on all lower bits of the other factor.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl fmt::Debug for KnownWalks {
@@ -304,7 +308,7 @@ impl fmt::Debug for KnownWalks {
     }
 }
 
-/// Has a cache line brought nearer.
+/// Prefetches a cache line.
 #[inline]
 fn fetch<T>(what: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -312,29 +316,30 @@ fn fetch<T>(what: &T) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
 }
 
-/// The stack, and the words of it that a walk depends on, which are put behind those of the known walks.
+/// The stack, with a note of each word that a walk depends on. The notes are put after the words of
+/// the known walks.
 pub(super) struct Noted<'a> {
     known: &'a KnownWalks,
     stack: &'a ThreadStack,
-    /// The stack pointer that the walk begins with.
+    /// Stack pointer that the walk begins with.
     sp: u64,
     end: Cell<usize>,
-    /// Where the frame pointer comes from.
+    /// Source of the frame pointer.
     bp: Cell<Bp>,
     uses_first_bp: Cell<bool>,
     is_full: Cell<bool>,
-    /// Whether the walk depends on more than these words.
+    /// True if the walk depends on more than these words.
     is_odd: Cell<bool>,
 }
 
-/// Where the frame pointer of a frame comes from.
+/// Source of the frame pointer of a frame.
 #[derive(Clone, Copy)]
 enum Bp {
     /// The register that the walk began with.
     First,
-    /// This word, at this place, which is not noted yet.
+    /// A word at this place with this value, not noted yet.
     Saved(u32, u64),
-    /// One that is noted.
+    /// A word that is noted already.
     Noted,
 }
 
@@ -352,7 +357,8 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// How many words the walk depends on; `None` if they do not tell it from every other.
+    /// Number of words that the walk depends on. `None` if they do not tell it apart from every
+    /// other walk.
     fn words(&self) -> Option<usize> {
         let words = self.end.get() - self.known.words.get();
         let fits = !self.is_full.get() && words <= usize::from(u16::MAX);

@@ -1,31 +1,31 @@
-//! Reading the stack, and what else may not be there, without a fault.
+//! Reads the stack, and other memory that may be unmapped, without a fault.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-/// Where a walk reads stack words.
+/// Source of the stack words of a walk.
 pub trait Memory {
-    /// The aligned word at an address; `None` if it must not or cannot be read.
+    /// Returns the aligned word at an address; `None` if it must not or cannot be read.
     fn word(&self, address: u64) -> Option<u64>;
 
-    /// As [`Memory::word`], of a return address.
+    /// Returns [`Memory::word`] for a return address.
     #[inline]
     fn return_address(&self, address: u64) -> Option<u64> {
         self.word(address)
     }
 
-    /// As [`Memory::word`], of a frame pointer that a function saved.
+    /// Returns [`Memory::word`] for a frame pointer that a function saved.
     #[inline]
     fn saved_bp(&self, address: u64) -> Option<u64> {
         self.word(address)
     }
 
-    /// The walk goes on by the value of the frame pointer.
+    /// Notes that the walk depends on the value of the frame pointer.
     #[inline]
     fn uses_bp(&self) {}
 
-    /// The walk goes on with the registers that a signal interrupted.
+    /// Notes that the walk continues with the registers that a signal interrupted.
     #[inline]
     fn leaves_handler(&self) {}
 }
@@ -33,13 +33,13 @@ pub trait Memory {
 /// A thread's stack from a stack pointer up: all of it can be read.
 pub struct ThreadStack {
     low: u64,
-    /// The address of the last word.
+    /// Address of the last word.
     last: u64,
 }
 
 impl ThreadStack {
-    /// The calling thread's stack from `sp` up; `None` if `sp` lies elsewhere: in a coroutine, or in a
-    /// signal handler that has a stack of its own.
+    /// Takes the calling thread's stack from `sp` up. `None` if `sp` lies elsewhere: in a
+    /// coroutine, or in a signal handler that has a stack of its own.
     #[inline]
     pub fn from(sp: u64) -> Option<ThreadStack> {
         let (low, high) = bounds();
@@ -47,8 +47,10 @@ impl ThreadStack {
         (low <= sp && sp < high).then(|| unsafe { ThreadStack::between(sp, high) })
     }
 
+    /// Takes the memory between two addresses as a stack.
+    ///
     /// # Safety
-    /// All between the two addresses can be read, and `high` is a multiple of 8 and not 0.
+    /// All bytes between the two addresses can be read, and `high` is a multiple of 8 and not 0.
     #[inline]
     pub unsafe fn between(low: u64, high: u64) -> ThreadStack {
         ThreadStack {
@@ -57,10 +59,11 @@ impl ThreadStack {
         }
     }
 
-    /// The word at an address.
+    /// Returns the word at an address.
     ///
     /// # Safety
-    /// [`Memory::word`] gave one for this address to the same thread, for a stack from there or a higher address up.
+    /// [`Memory::word`] returned one for this address to the same thread, for a stack from there or
+    /// a higher address up.
     #[inline]
     pub unsafe fn known_word(&self, address: u64) -> u64 {
         debug_assert!(self.word(address).is_some());
@@ -82,14 +85,14 @@ impl Memory for ThreadStack {
     }
 }
 
-/// A stack of which nothing is known: it is read through the kernel, which knows what is mapped.
-/// The page that holds the stack pointer is there for sure.
+/// A stack of unknown extent. It is read through the kernel, which refuses unmapped pages.
+/// The page of the stack pointer is certainly mapped.
 pub struct UnknownStack {
     low: u64,
 }
 
 impl UnknownStack {
-    /// The stack from `sp` up.
+    /// Takes the memory from `sp` up as a stack.
     pub fn from(sp: u64) -> UnknownStack {
         UnknownStack { low: sp }
     }
@@ -108,8 +111,8 @@ impl Memory for UnknownStack {
     }
 }
 
-/// Copies bytes from any address of this process; `None` if they are not all mapped and readable, or if
-/// the process may not ask (`process_vm_readv` is forbidden in some containers).
+/// Copies bytes from any address of this process. `None` if they are not all mapped and readable,
+/// or if the process may not ask (`process_vm_readv` is forbidden in some containers).
 pub fn read<const N: usize>(address: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let to = libc::iovec {
@@ -125,7 +128,8 @@ pub fn read<const N: usize>(address: u64) -> Option<[u8; N]> {
     (usize::try_from(copied) == Ok(N)).then_some(bytes)
 }
 
-/// The lowest address of the calling thread's stack and the one after its last; equal if unknown.
+/// Lowest address of the calling thread's stack, and the address after its last byte; equal if
+/// unknown.
 #[inline]
 fn bounds() -> (u64, u64) {
     thread_local! {
@@ -140,7 +144,7 @@ fn bounds() -> (u64, u64) {
     })
 }
 
-/// Asks the thread library; for the main thread it reads `/proc/self/maps`.
+/// Asks the thread library, which reads `/proc/self/maps` for the main thread.
 #[cold]
 fn ask() -> Option<(u64, u64)> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();

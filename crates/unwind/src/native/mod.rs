@@ -1,9 +1,11 @@
 //! The walker for x86-64 Linux with glibc.
 //!
 //! A *rule* says how to get from a frame to its caller. It is compiled once for each return address
-//! (`compile`), mostly from the unwind tables of the object that the address lies in (`cfi`), and kept
-//! in a process-wide table (`cache`). A warm step is a look-up there and one or two loads from the
-//! stack (`step`): no lock, no heap, no system call. No word is read that is not between the stack
+//! (`compile`), and kept in a process-wide table (`cache`). Mostly it comes from the unwind tables
+//! of the object that the address lies in (`cfi`).
+//!
+//! A step by a known rule is a look-up there and one or two loads from the stack (`step`). It takes
+//! no lock, allocates nothing and makes no system call. A walk reads only words between the stack
 //! pointer and the top of the thread's stack (`memory`).
 
 mod cache;

@@ -1,4 +1,4 @@
-//! The objects that walks have come through: each is announced once.
+//! The objects that walks have come through. Each is announced once.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,20 +9,22 @@ use super::object::{self, Object};
 use super::seen::Seen;
 use crate::{BuildId, Module};
 
-/// What to call with each new module; null as long as none is registered.
+/// Function that is called with each new module; null as long as none is registered.
 static LISTENER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 static ANNOUNCED: Seen<4096> = Seen::new();
 
-/// The loaded object that an address lies in; `None` if there is none. Allocates for the path.
+/// Finds the loaded object that an address lies in; `None` if there is none. Allocates for the
+/// path.
 pub fn module_of(pc: u64) -> Option<Module> {
     Some(describe(&object::find(pc)?))
 }
 
-/// Has `f` called with each object that a walk comes through for the first time, on the thread that
-/// walks and before the walk ends. To be called once, at the start. After
-/// [`code_changed`](super::code_changed) the objects still there count as new again. Two threads that
-/// come through an object at the same time announce it once; in rare cases it is announced twice.
+/// Registers `f`, which is called with each object that a walk comes through for the first time. It
+/// is called on the thread that walks, before the walk ends. Register once, at the start.
+///
+/// After [`code_changed`](super::code_changed) the objects still loaded count as new again. Two
+/// threads that come through an object at the same time announce it once, or in rare cases twice.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +42,8 @@ pub fn module_of(pc: u64) -> Option<Module> {
 /// ```
 pub fn on_new_module(f: fn(&Module)) {
     LISTENER.store(f as *mut (), Ordering::Release);
-    // Any search finds what searches need, which takes a lock of the dynamic linker: better now.
+    // The first search looks up a function under a lock of the dynamic linker: better now than in a
+    // walk.
     object::find(0);
     super::code_changed();
 }
@@ -76,7 +79,7 @@ fn describe(object: &Object) -> Module {
     }
 }
 
-/// The descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`.
+/// Finds the descriptor of the note of type 3 by `GNU`: see `<elf.h>`, `NT_GNU_BUILD_ID`.
 fn build_id(object: &Object) -> Option<BuildId> {
     let notes = object
         .segments()
@@ -105,8 +108,8 @@ struct Note<'a> {
 }
 
 impl<'a> Note<'a> {
-    /// The first note, and what follows it. Names and descriptors are padded to four bytes; what pads more
-    /// is only ever a property note, and those come in a segment of their own.
+    /// Splits off the first note. Names and descriptors are padded to four bytes. Only property
+    /// notes have more padding, and they are in a segment of their own.
     fn first(bytes: &'a [u8]) -> Option<(Note<'a>, &'a [u8])> {
         let (sizes, rest) = bytes.split_first_chunk::<12>()?;
         let word = |at: usize| {

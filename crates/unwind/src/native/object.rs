@@ -8,27 +8,27 @@ use libc::{Elf64_Ehdr, Elf64_Phdr, PF_R, PF_X, PT_LOAD};
 
 use crate::objects::each_object;
 
-/// A loaded object. What it points at exists as long as the object is loaded: a caller that found a frame in it knows
-/// that from the frame.
+/// A loaded object. Its pointers are valid as long as the object is loaded. A frame in the object
+/// guarantees that to a caller.
 pub struct Object {
-    /// The address of the first byte.
+    /// Address of the first byte.
     pub begin: u64,
-    /// The address after the last byte.
+    /// Address after the last byte.
     pub end: u64,
-    /// What is added to an address in the file.
+    /// Difference between an address in the process and the same address in the file.
     pub bias: u64,
     name: *const c_char,
     segments: *const [Elf64_Phdr],
 }
 
 impl Object {
-    /// The program headers.
+    /// Returns its program headers.
     pub fn segments(&self) -> &[Elf64_Phdr] {
         // SAFETY: program headers as the dynamic linker mapped them; see the type for how long.
         unsafe { &*self.segments }
     }
 
-    /// The name by which the dynamic linker knows it: empty for the executable.
+    /// Name by which the dynamic linker knows it: empty for the executable.
     pub fn name(&self) -> &CStr {
         if self.name.is_null() {
             return c"";
@@ -37,14 +37,14 @@ impl Object {
         unsafe { CStr::from_ptr(self.name) }
     }
 
-    /// Whether code lies at an address.
+    /// True if code lies at an address.
     pub fn is_code(&self, address: u64) -> bool {
         self.loaded(address)
             .is_some_and(|segment| segment.p_flags & PF_X != 0)
     }
 
-    /// What is loaded from an address to the end of its segment; `None` if that is none of the object's,
-    /// or cannot be read.
+    /// Returns the loaded bytes from an address to the end of its segment. `None` if the address is
+    /// in no segment of the object, or cannot be read.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.loaded(address)?;
         let left = segment.p_memsz - self.offset_in(segment, address);
@@ -54,12 +54,12 @@ impl Object {
             .then(|| unsafe { std::slice::from_raw_parts(address as *const u8, left as usize) })
     }
 
-    /// The first segment of a type.
+    /// Finds the first segment of a type.
     pub fn segment(&self, kind: u32) -> Option<&Elf64_Phdr> {
         self.segments().iter().find(|s| s.p_type == kind)
     }
 
-    /// The address of a segment.
+    /// Address of a segment in the process.
     pub fn address_of(&self, segment: &Elf64_Phdr) -> u64 {
         self.bias.wrapping_add(segment.p_vaddr)
     }
@@ -75,7 +75,7 @@ impl Object {
     }
 }
 
-/// The object that an address lies in.
+/// Finds the object that an address lies in.
 pub fn find(address: u64) -> Option<Object> {
     let Some(find) = dl_find_object() else {
         return by_iteration(address);
@@ -102,7 +102,7 @@ struct DlFindObject {
     reserved: [u64; 7],
 }
 
-/// How `struct link_map` of `<link.h>` begins.
+/// Beginning of `struct link_map` of `<link.h>`.
 #[repr(C)]
 struct LinkMap {
     l_addr: u64,
@@ -118,7 +118,7 @@ fn dl_find_object() -> Option<Find> {
     let none = FOUND.as_ptr().cast::<c_void>();
     let mut found = FOUND.load(Ordering::Acquire);
     if found.is_null() {
-        // By version: that look-up is one that the shim does not interpose.
+        // By version: the shim does not interpose that look-up.
         // SAFETY: both are C strings.
         found = unsafe {
             libc::dlvsym(
@@ -136,7 +136,7 @@ fn dl_find_object() -> Option<Find> {
     (found != none).then(|| unsafe { std::mem::transmute::<*mut c_void, Find>(found) })
 }
 
-/// The object by its ELF header, if it starts with one.
+/// Describes the object by its ELF header, if it starts with one.
 fn of(found: &DlFindObject) -> Option<Object> {
     let header = found.map_start.cast::<Elf64_Ehdr>();
     // SAFETY: the first page of a loaded object is mapped, and the link map is glibc's own.
@@ -157,7 +157,7 @@ fn of(found: &DlFindObject) -> Option<Object> {
     })
 }
 
-/// The object as `dl_iterate_phdr` finds it, under the dynamic linker's lock.
+/// Finds the object by `dl_iterate_phdr`, under the dynamic linker's lock.
 pub fn by_iteration(address: u64) -> Option<Object> {
     let mut found = None;
     each_object(|info| {

@@ -1,32 +1,32 @@
-//! How to get from a frame to its caller, in one word.
+//! Steps from a frame to its caller, each in one word.
 
-/// Where the canonical frame address is: the caller's stack pointer after the return. The return address
-/// lies just below it.
+/// Canonical frame address: the caller's stack pointer after the return. The return address lies
+/// just below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cfa {
-    /// The stack pointer plus this.
+    /// The stack pointer plus this offset.
     Sp(i64),
-    /// The frame pointer plus this.
+    /// The frame pointer plus this offset.
     Bp(i64),
-    /// The word at the frame pointer plus this: a function that realigns its stack.
+    /// The word at the frame pointer plus this offset: a function that realigns its stack.
     AtBp(i64),
 }
 
-/// Where the caller's frame pointer is.
+/// Place of the caller's frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SavedBp {
-    /// Still in the register.
+    /// The register: it is unchanged.
     Same,
-    /// In memory, at the canonical frame address plus this.
+    /// Memory at the canonical frame address plus this offset.
     AtCfa(i64),
-    /// In memory, at the frame pointer plus this.
+    /// Memory at the frame pointer plus this offset.
     AtBp(i64),
 }
 
-/// What kind of step a rule is.
+/// Kind of a step by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The way on is unknown.
+    /// No step: the caller is unknown.
     End,
     /// The first function of the thread: its unwind table says that it has no caller.
     Outermost,
@@ -34,12 +34,16 @@ pub enum Step {
     NotCode,
     /// The kernel's frame for a signal handler: all registers are on the stack.
     Signal,
-    /// To the caller.
+    /// A step to the calling function.
     Caller(Cfa, SavedBp),
 }
 
-/// A [`Step`] and two flags, packed: bits 0 to 31 the offset of the [`Cfa`], 32 to 55 that of the
-/// [`SavedBp`], both signed; 56 to 58 which step, 59 and 60 which [`SavedBp`], 61 and 62 the flags.
+/// A [`Step`] and two flags, packed:
+/// - Bits 0 to 31: the offset of the [`Cfa`], signed.
+/// - Bits 32 to 55: the offset of the [`SavedBp`], signed.
+/// - Bits 56 to 58: the kind of step.
+/// - Bits 59 and 60: the kind of [`SavedBp`].
+/// - Bits 61 and 62: the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule(pub u64);
 
@@ -49,16 +53,17 @@ const AFTER_CALL: u64 = 1 << 61;
 const GUESS: u64 = 1 << 62;
 
 impl Rule {
-    /// See [`Step::End`].
+    /// Packed form of [`Step::End`].
     pub const END: Rule = Rule(0);
-    /// See [`Step::Outermost`].
+    /// Packed form of [`Step::Outermost`].
     pub const OUTERMOST: Rule = Rule(6 << STEP);
-    /// See [`Step::NotCode`].
+    /// Packed form of [`Step::NotCode`].
     pub const NOT_CODE: Rule = Rule(1 << STEP);
-    /// See [`Step::Signal`].
+    /// Packed form of [`Step::Signal`].
     pub const SIGNAL: Rule = Rule(2 << STEP);
 
-    /// A step to the caller; [`Rule::END`] if an offset is too large to be packed.
+    /// Makes the rule of a step to the caller; [`Rule::END`] if an offset is too large to be
+    /// packed.
     pub fn caller(cfa: Cfa, bp: SavedBp) -> Rule {
         let (step, offset) = match cfa {
             Cfa::Sp(offset) => (3, offset),
@@ -77,30 +82,31 @@ impl Rule {
         Rule(offset | bp | saved << SAVED_BP | step << STEP)
     }
 
-    /// The convention that the frame pointer points at the caller's, below the return address, where
-    /// nothing better is known. It is a guess: believed only if what it finds is [`Rule::after_call`].
+    /// Makes the rule of the convention that the frame pointer points at the caller's, below the
+    /// return address. It is a guess, for code without a better rule. A walk believes it only if
+    /// the address found is [`Rule::after_call`].
     pub fn frame_pointer() -> Rule {
         Rule(Rule::caller(Cfa::Bp(16), SavedBp::AtCfa(-16)).0 | GUESS)
     }
 
-    /// The same rule for an address that follows a call instruction, or does not.
+    /// Sets the flag of an address that follows a call instruction, or clears it.
     pub fn with_after_call(self, after_call: bool) -> Rule {
         Rule(self.0 & !AFTER_CALL | if after_call { AFTER_CALL } else { 0 })
     }
 
-    /// Whether the address of the rule follows a call instruction, as far as it could be read.
+    /// True if the address of the rule follows a call instruction, as far as it could be read.
     #[inline]
     pub fn after_call(self) -> bool {
         self.0 & AFTER_CALL != 0
     }
 
-    /// Whether the rule is [`Rule::frame_pointer`].
+    /// True if the rule is [`Rule::frame_pointer`].
     #[inline]
     pub fn is_guess(self) -> bool {
         self.0 & GUESS != 0
     }
 
-    /// The step.
+    /// Unpacks the step of the rule.
     #[inline]
     pub fn step(self) -> Step {
         let offset = i64::from(self.0 as i32);

@@ -6,32 +6,33 @@ use super::memory::Memory;
 use super::rule::{Cfa, Rule, SavedBp, Step};
 use crate::Frames;
 
-/// The registers that a walk follows, as they were or will be in one frame.
+/// Registers that a walk follows, with their values in one frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// The instruction that runs next.
+    /// Address of the instruction that runs next.
     pub pc: u64,
-    /// The stack pointer, rsp.
+    /// Stack pointer, the register rsp.
     pub sp: u64,
-    /// The frame pointer, rbp, or whatever the function keeps there.
+    /// Frame pointer, the register rbp, or any other value that the function keeps there.
     pub bp: u64,
 }
 
-/// How a walk came to an address.
+/// Way in which a walk came to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is a return address: the frame is in the call before it.
+    /// A return address: the frame is in the call before it.
     Return,
-    /// A signal interrupted the frame there, before the instruction.
+    /// An address where a signal interrupted the frame, before the instruction.
     Interrupted,
 }
 
-/// Addresses below are no code: the kernel maps nothing there.
+/// Lowest address of code: the kernel maps nothing below it.
 const LOWEST: u64 = 0x1000;
 
 /// Fills `frames` with the address of the first frame and the return addresses of its callers.
 ///
-/// The stack pointer rises with each step, but for one: from a handler's stack to the interrupted one.
+/// The stack pointer rises with each step, except once: from a handler's stack to the interrupted
+/// one.
 pub fn unwind<M: Memory>(
     first: Registers,
     memory: &M,
@@ -99,7 +100,8 @@ fn caller<M: Memory>(at: &Registers, cfa: Cfa, bp: SavedBp, memory: &M) -> Optio
     })
 }
 
-/// After the handler has returned, the stack pointer points at the `ucontext_t` that the kernel left.
+/// Reads the interrupted registers. After the handler has returned, the stack pointer points at the
+/// `ucontext_t` that the kernel left.
 #[cold]
 fn interrupted<M: Memory>(at: &Registers, memory: &M) -> Option<Registers> {
     memory.leaves_handler();

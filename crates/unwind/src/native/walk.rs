@@ -1,4 +1,4 @@
-//! The walker's door.
+//! Entry points of the walker.
 
 use std::arch::naked_asm;
 
@@ -10,16 +10,17 @@ use super::rule::Rule;
 use super::step::{Arrival, Registers, unwind};
 use crate::Frames;
 
-/// The rules of the process. A large one calls from some thousand places.
+/// Rules of the process. A large process calls from some thousand places.
 static RULES: Cache<{ 1 << 14 }> = Cache::new();
 
-/// Fills `frames` with the return addresses of the calling thread, from the caller of this function on,
-/// and says how many they are. Never fails: a stack that cannot be followed ends early.
+/// Fills `frames` with the return addresses of the calling thread, from the caller of this function
+/// on. Returns their number. Never fails: a stack that cannot be followed ends early.
 ///
-/// A walk that comes through code for the first time may take the locks of the dynamic linker (glibc
-/// before 2.35) and calls what [`on_new_module`](super::on_new_module) was given. All others take no
-/// lock, allocate nothing and make no system call, unless the stack pointer is not in the thread's stack.
-// Naked, so that the registers are still the caller's; at the entry the stack pointer points at the
+/// A walk that comes through code for the first time calls the function registered by
+/// [`on_new_module`](super::on_new_module). It may take the locks of the dynamic linker (glibc
+/// before 2.35). All other walks take no lock, allocate nothing and make no system call, unless the
+/// stack pointer is not in the thread's stack.
+// Naked, so that the registers are still the caller's. At the entry the stack pointer points at the
 // return address.
 #[unsafe(naked)]
 pub extern "C" fn walk(frames: &mut Frames) -> usize {
@@ -37,8 +38,8 @@ extern "C" fn walk_from(frames: &mut Frames, return_slot: u64, bp: u64) -> usize
     walk_by(&RULES, frames, return_slot, bp)
 }
 
-/// As [`walk`], but a walk that the thread has made before is found again among those it knows, in a fraction of the
-/// time. Then `frames` is left empty: [`KnownWalks::copy`] fills it.
+/// Walks like [`walk`], but finds a walk again that the thread has made before, in a fraction of
+/// the time. Then `frames` is left empty: [`KnownWalks::copy`] fills it.
 // Naked, as `walk` is.
 #[unsafe(naked)]
 pub extern "C" fn walk_known(frames: &mut Frames, known: &KnownWalks) -> Met {
@@ -69,7 +70,8 @@ extern "C" fn walk_known_from(
     })
 }
 
-/// Walks from the function that a return address on the stack leads to, where the frame pointer is `bp`.
+/// Walks from the function that a return address on the stack leads to, with `bp` as the frame
+/// pointer.
 #[inline]
 pub fn walk_by<const N: usize>(
     rules: &Cache<N>,
@@ -102,7 +104,7 @@ fn follow<const N: usize, M: Memory>(
     unwind(at, memory, rules_of(rules), frames);
 }
 
-/// The registers after the function that a return address belongs to has returned.
+/// Registers after the function that a return address belongs to has returned.
 #[inline]
 fn first(memory: &impl Memory, return_slot: u64, bp: u64) -> Registers {
     Registers {
@@ -112,12 +114,12 @@ fn first(memory: &impl Memory, return_slot: u64, bp: u64) -> Registers {
     }
 }
 
-/// What gives the rule for an address: from the table, or compiled and put there.
+/// Returns a source of rules: from the table, or compiled and put there.
 #[inline]
 pub fn rules_of<const N: usize>(rules: &Cache<N>) -> impl FnMut(u64, Arrival) -> Rule {
     let generation = rules.generation();
     move |pc, arrival| {
-        // The table knows return addresses; where signals arrive is seldom the same place again.
+        // The table has return addresses only; signals seldom arrive at the same place again.
         if arrival == Arrival::Interrupted {
             return compile::rule(pc, arrival);
         }
@@ -129,7 +131,7 @@ pub fn rules_of<const N: usize>(rules: &Cache<N>) -> impl FnMut(u64, Arrival) ->
     }
 }
 
-/// Says that code may have gone, or other code come in its place: to be called after each `dlclose`.
+/// Notes that code may have gone, or other code taken its place. Call this after each `dlclose`.
 pub fn code_changed() {
     RULES.invalidate();
     super::module::forget();

@@ -1,4 +1,4 @@
-//! The driver functions that the shim knows, with their signatures: those that it hooks and those that it only calls.
+//! The driver functions that the shim knows, hooked or only called, with their signatures.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 

@@ -10,8 +10,8 @@ use crate::cuda::types::{CUresult, Handle};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::passthrough::{self, Request};
 
-/// Bytes of one element: the channel format's width (`CUarray_format`, cuda.h) times the channels.
-/// Formats with subsampled or compressed blocks take less than that.
+/// Returns the bytes of one element: the channel format's width (`CUarray_format`, cuda.h) times
+/// the channels. Formats with subsampled or compressed blocks take fewer.
 fn element(format: u32, channels: c_uint) -> u64 {
     let width = match format {
         0x01 | 0x08 | 0xc0..=0xc2 | 0xc6..=0xc8 => 1,
@@ -21,7 +21,7 @@ fn element(format: u32, channels: c_uint) -> u64 {
     width * u64::from(channels)
 }
 
-/// Bytes of all levels. Each level has half the edges of the one before.
+/// Returns the bytes of all levels. Each level has half the edges of the one before.
 fn bytes(edges: [usize; 3], element: u64, levels: u32) -> u64 {
     let of = |level: u32| {
         let edges = edges.map(|edge| (edge as u64 >> level).max(1));
@@ -75,14 +75,14 @@ fn create(
 }
 
 driver_hooks! {
-    /// An array of one or two dimensions.
+    /// Makes an array of one or two dimensions.
     fn cuArrayCreate_v2(array: *mut Handle, descriptor: *const sys::CUDA_ARRAY_DESCRIPTOR) {
         // SAFETY: the caller's descriptor.
         let bytes = unsafe { bytes_2d(descriptor) };
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         create(Class::Array, array, bytes, || unsafe { real::cuArrayCreate_v2(array, descriptor) })
     }
-    /// An array of up to three dimensions.
+    /// Makes an array of up to three dimensions.
     fn cuArray3DCreate_v2(array: *mut Handle, descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR) {
         // SAFETY: the caller's descriptor.
         let bytes = unsafe { bytes_3d(descriptor, 1) };
@@ -91,12 +91,13 @@ driver_hooks! {
             real::cuArray3DCreate_v2(array, descriptor)
         })
     }
-    /// An array ends.
+    /// Frees an array and records it.
     fn cuArrayDestroy(array: Handle) {
         // SAFETY: as above.
         passthrough::free(array as u64, 0, || unsafe { real::cuArrayDestroy(array) })
     }
-    /// An array with smaller copies of itself: each level has half the edge of the one before.
+    /// Makes an array with smaller copies of itself: each level has half the edge of the one
+    /// before.
     fn cuMipmappedArrayCreate(
         array: *mut Handle, descriptor: *const sys::CUDA_ARRAY3D_DESCRIPTOR, levels: c_uint,
     ) {
@@ -107,7 +108,7 @@ driver_hooks! {
             real::cuMipmappedArrayCreate(array, descriptor, levels)
         })
     }
-    /// A mipmapped array ends.
+    /// Frees a mipmapped array and records it.
     fn cuMipmappedArrayDestroy(array: Handle) {
         // SAFETY: as above.
         passthrough::free(array as u64, 0, || unsafe { real::cuMipmappedArrayDestroy(array) })

@@ -1,4 +1,4 @@
-//! Contexts: which one is current, and when one ends with the memory in it.
+//! Contexts: the current one of a thread, and the end of a context with the memory in it.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -17,15 +17,15 @@ use crate::memory::{
 };
 use crate::record::events;
 
-/// Tells whether the program still has the block at an address from us.
+/// True if the program still has a block from this library at an address.
 fn is_held(address: u64) -> bool {
     owner::of(address).is_ours()
 }
 
-/// A context was destroyed or reset: its memory went with it.
+/// Removes the state of a context that was destroyed or reset with its memory.
 fn ended(handle: u64) {
     let ended = Context(handle);
-    // Before it is forgotten.
+    // Before the context is forgotten.
     let device = device::driver().known_ordinal(ended);
     context::ended(ended);
     budget::context_gone(ended);
@@ -42,9 +42,9 @@ fn ended(handle: u64) {
 }
 
 /// Closes a context that is about to end. Its work is complete then: no fence covers it any more.
-/// Its addresses may be another thread's before the driver's call returns.
+/// Other threads may get its addresses before the driver's call returns.
 fn leaves(doomed: Context) {
-    // A refusal means that its work has failed, or that the handle is none.
+    // A refusal means that its work has failed, or that the handle is no context.
     if peer_access::is_known(doomed) && drain::context(doomed).is_ok() {
         pools::context_leaves(doomed);
     }
@@ -52,13 +52,13 @@ fn leaves(doomed: Context) {
     whole::context_leaves(doomed);
 }
 
-/// The context did not end after all.
+/// Opens a context again that did not end.
 fn stays(context: Context) {
     whole::context_stays(context);
     gate::stays(context);
 }
 
-/// Calls the driver's destroying function and drops what we had in the context.
+/// Calls the driver's destroying function, and removes this library's state of the context.
 pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
@@ -76,7 +76,7 @@ pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresu
     result
 }
 
-/// As [`destroy`], for a device's primary context.
+/// Ends a device's primary context as [`destroy`].
 fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult) -> CUresult {
     destroy(primary.0 as Handle, || {
         let result = call();
@@ -87,7 +87,7 @@ fn end_primary(device: c_int, primary: Context, call: impl FnOnce() -> CUresult)
     })
 }
 
-/// Everything in a device's primary context ends.
+/// Resets a device's primary context.
 fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     match primary::reset_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
@@ -95,7 +95,7 @@ fn reset(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     }
 }
 
-/// One user fewer of a device's primary context: as [`reset`], if it was the last.
+/// Removes one user of a device's primary context, and ends the context with the last one.
 pub(super) fn release(device: c_int, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = match primary::release_means(device) {
         End::Ends(primary) => end_primary(device, primary, call),
@@ -114,8 +114,8 @@ fn switch(call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Calls a function that makes a context, which takes device memory. From here on its work may reach
-/// the memory of every context of its device.
+/// Calls a function that makes a context, which takes device memory. From then on, its work may
+/// reach the memory of every context of its device.
 pub(super) fn make(
     device: c_int,
     context: *mut Handle,
@@ -134,72 +134,72 @@ pub(super) fn make(
     result
 }
 
-/// Calls a function that waits for a context's work, after which pools know what is complete.
+/// Calls a function that waits for a context's work. Pools then know the work that is complete.
 fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
     surplus::synchronize(which, None, call)
 }
 
 driver_hooks! {
-    /// Another context becomes current.
+    /// Makes another context current.
     fn cuCtxSetCurrent(context: Handle) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         switch(|| unsafe { real::cuCtxSetCurrent(context) })
     }
-    /// Another context becomes current (CUDA 2 and 3).
+    /// Makes another context current (CUDA 2 and 3).
     fn cuCtxPushCurrent(context: Handle) {
         // SAFETY: as above.
         switch(|| unsafe { real::cuCtxPushCurrent(context) })
     }
-    /// Another context becomes current.
+    /// Makes another context current.
     fn cuCtxPushCurrent_v2(context: Handle) {
         // SAFETY: as above.
         switch(|| unsafe { real::cuCtxPushCurrent_v2(context) })
     }
-    /// The context before becomes current (CUDA 2 and 3).
+    /// Makes the context before current (CUDA 2 and 3).
     fn cuCtxPopCurrent(context: *mut Handle) {
         // SAFETY: as above.
         switch(|| unsafe { real::cuCtxPopCurrent(context) })
     }
-    /// The context before becomes current.
+    /// Makes the context before current.
     fn cuCtxPopCurrent_v2(context: *mut Handle) {
         // SAFETY: as above.
         switch(|| unsafe { real::cuCtxPopCurrent_v2(context) })
     }
-    /// A new context becomes current (CUDA 2 and 3).
+    /// Makes a new context, which becomes current (CUDA 2 and 3).
     fn cuCtxCreate(context: *mut Handle, flags: c_uint, device: c_int) {
         // SAFETY: as above.
         make(device, context, || unsafe { real::cuCtxCreate(context, flags, device) })
     }
-    /// A new context becomes current.
+    /// Makes a new context, which becomes current.
     fn cuCtxCreate_v2(context: *mut Handle, flags: c_uint, device: c_int) {
         // SAFETY: as above.
         make(device, context, || unsafe { real::cuCtxCreate_v2(context, flags, device) })
     }
-    /// A new context with execution affinity becomes current.
+    /// Makes a new context with execution affinity, which becomes current.
     fn cuCtxCreate_v3(
         context: *mut Handle, affinity: *mut c_void, n: c_int, flags: c_uint, device: c_int,
     ) {
         // SAFETY: as above.
         make(device, context, || unsafe { real::cuCtxCreate_v3(context, affinity, n, flags, device) })
     }
-    /// A new context with parameters becomes current.
+    /// Makes a new context with parameters, which becomes current.
     fn cuCtxCreate_v4(
         context: *mut Handle, parameters: *mut c_void, flags: c_uint, device: c_int,
     ) {
         // SAFETY: as above.
         make(device, context, || unsafe { real::cuCtxCreate_v4(context, parameters, flags, device) })
     }
-    /// A context ends (CUDA 2 and 3).
+    /// Ends a context (CUDA 2 and 3).
     fn cuCtxDestroy(context: Handle) {
         // SAFETY: as above.
         destroy(context, || unsafe { real::cuCtxDestroy(context) })
     }
-    /// A context ends.
+    /// Ends a context and the memory in it.
     fn cuCtxDestroy_v2(context: Handle) {
         // SAFETY: as above.
         destroy(context, || unsafe { real::cuCtxDestroy_v2(context) })
     }
-    /// One user more of a context.
+    /// Adds a user of a context.
     fn cuCtxAttach(context: *mut Handle, flags: c_uint) {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxAttach(context, flags) };
@@ -209,7 +209,7 @@ driver_hooks! {
         }
         result
     }
-    /// One user fewer of a context; the last one ends it.
+    /// Removes a user of a context; the last one ends it.
     fn cuCtxDetach(context: Handle) {
         // SAFETY: as above.
         let call = || unsafe { real::cuCtxDetach(context) };
@@ -223,7 +223,7 @@ driver_hooks! {
         }
         result
     }
-    /// One user more of a device's primary context.
+    /// Adds a user of a device's primary context.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
         // SAFETY: as above.
         let result = make(device, context, || unsafe { real::cuDevicePrimaryCtxRetain(context, device) });
@@ -233,22 +233,22 @@ driver_hooks! {
         }
         result
     }
-    /// One user fewer of a device's primary context (CUDA 7 to 10).
+    /// Removes a user of a device's primary context (CUDA 7 to 10).
     fn cuDevicePrimaryCtxRelease(device: c_int) {
         // SAFETY: as above.
         release(device, || unsafe { real::cuDevicePrimaryCtxRelease(device) })
     }
-    /// One user fewer of a device's primary context.
+    /// Removes a user of a device's primary context.
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         // SAFETY: as above.
         release(device, || unsafe { real::cuDevicePrimaryCtxRelease_v2(device) })
     }
-    /// Everything in a device's primary context ends (CUDA 7 to 10).
+    /// Resets a device's primary context (CUDA 7 to 10).
     fn cuDevicePrimaryCtxReset(device: c_int) {
         // SAFETY: as above.
         reset(device, || unsafe { real::cuDevicePrimaryCtxReset(device) })
     }
-    /// Everything in a device's primary context ends.
+    /// Resets a device's primary context.
     fn cuDevicePrimaryCtxReset_v2(device: c_int) {
         // SAFETY: as above.
         reset(device, || unsafe { real::cuDevicePrimaryCtxReset_v2(device) })
@@ -268,7 +268,7 @@ driver_hooks! {
         // SAFETY: as above.
         synchronize(which, || unsafe { real::cuCtxSynchronize_v2(context) })
     }
-    /// The current context may use another's memory from here on.
+    /// Lets the current context use another context's memory.
     fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
@@ -284,7 +284,7 @@ driver_hooks! {
             }
         result
     }
-    /// The current context may no longer use another's memory.
+    /// Forbids the current context to use another context's memory.
     fn cuCtxDisablePeerAccess(peer: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuCtxDisablePeerAccess(peer) };

@@ -1,4 +1,4 @@
-//! Memory that leaves the process or comes into it.
+//! Memory that other processes and APIs share with this one.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::sync::Once;
@@ -19,13 +19,14 @@ use crate::memory::registry::RegisteredPool;
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
 use crate::record::events;
 
-/// Others may reach this memory from here on: its free must be a free.
+/// Notes that others may now reach this memory. Its free must then reach the driver.
 pub fn exported(class: Class, address: DevicePtr) {
     caches::tell(News::Exported(address));
     events::forwarded(Kind::Export, class, context::device(), address, 0, 0);
 }
 
-/// A handle of memory in pages: a token, for processes with this library. `otherwise` says why there is none.
+/// Writes a handle of memory in pages: a token, for processes with this library. `otherwise`
+/// reports why there is none.
 fn token(
     handle: *mut c_void,
     address: DevicePtr,
@@ -51,14 +52,14 @@ fn token(
     SUCCESS
 }
 
-/// There is no handle: said in one line, because the driver's code does not tell.
+/// Says once, in one line, why there is no handle: the error code alone does not show it.
 fn no_handle(said: &Once, why: &str) -> CUresult {
     said.call_once(|| stderr::say(&format!("failed to make an IPC handle: {why}")));
     INVALID_VALUE
 }
 
-/// A block of a stream-ordered pool has no handle for other processes, with the driver's pools as with
-/// ours: a part of a larger allocation would open as all of it.
+/// Reports that a block of a stream-ordered pool has no handle for other processes. The driver's
+/// pools have none either: a part of a larger allocation would open as all of it.
 fn no_handle_of_pool(entry: &RegisteredPool) -> CUresult {
     static SAID: Once = Once::new();
     let why = format!(
@@ -68,7 +69,8 @@ fn no_handle_of_pool(entry: &RegisteredPool) -> CUresult {
     no_handle(&SAID, &why)
 }
 
-/// Nor has a segment that is in part in memory of the host, because the device had none.
+/// Reports that a segment has no handle: a part of it is in memory of the host, or the device has
+/// no descriptors.
 fn no_handle_of_segment() -> CUresult {
     static SAID: Once = Once::new();
     let why = "a segment of PyTorch's (GPUSHIM_ELASTIC) is in part in memory of the host, because the device has none left, \
@@ -76,7 +78,7 @@ fn no_handle_of_segment() -> CUresult {
     no_handle(&SAID, why)
 }
 
-/// Opens a handle of memory in pages. `None`: it is the driver's.
+/// Opens a handle of memory in pages. `None`: it is a handle of the driver.
 fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) -> Option<CUresult> {
     if address.is_null() {
         return None;
@@ -93,10 +95,11 @@ fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) ->
 }
 
 driver_hooks! {
-    /// A handle with which other processes open an allocation.
+    /// Writes a handle with which other processes open an allocation.
     fn cuIpcGetMemHandle(handle: *mut c_void, address: DevicePtr) {
         if context::current().is_none() {
-            // The driver returns the reason. SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+            // The driver returns the reason.
+            // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
             return unsafe { real::cuIpcGetMemHandle(handle, address) };
         }
         match owner::of(address) {
@@ -115,7 +118,7 @@ driver_hooks! {
         }
         result
     }
-    /// Another process's allocation, here (CUDA 4 to 10).
+    /// Opens another process's allocation (CUDA 4 to 10).
     fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
         if let Some(result) = open(address, &handle, flags) {
             return result;
@@ -128,7 +131,7 @@ driver_hooks! {
         }
         result
     }
-    /// Another process's allocation, here.
+    /// Opens another process's allocation.
     fn cuIpcOpenMemHandle_v2(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
         if let Some(result) = open(address, &handle, flags) {
             return result;
@@ -150,11 +153,11 @@ driver_hooks! {
             None => unsafe { real::cuIpcCloseMemHandle(address) },
         })
     }
-    /// A file descriptor of an address range, for other drivers.
+    /// Makes a file descriptor of an address range, for other drivers.
     fn cuMemGetHandleForAddressRange(
         handle: *mut c_void, address: DevicePtr, bytes: usize, kind: c_uint, flags: c_ulonglong,
     ) {
-        // The driver knows the memory around a block, and would give that away, too.
+        // The driver knows the memory around a block, and would give access to it, too.
         let owner = owner::of(address);
         let is_inside = |(base, size): (u64, u64)| (address - base).saturating_add(bytes as u64) <= size;
         let is_refused = match owner {
@@ -164,11 +167,11 @@ driver_hooks! {
             _ => !owner.range().is_some_and(is_inside),
         };
         if is_refused {
-            // The driver says why there is no descriptor of an address without memory.
+            // The driver's own error is returned, as for an address without memory.
             // SAFETY: as above, but for the address.
             return unsafe { real::cuMemGetHandleForAddressRange(handle, NOWHERE, bytes, kind, flags) };
         }
-        // Before: all of the range must have memory.
+        // Before the call: all of the range must have memory.
         elastic::pin(address);
         // SAFETY: as above.
         let result = unsafe {
@@ -179,8 +182,8 @@ driver_hooks! {
         }
         result
     }
-    /// A handle of the physical memory behind an address.
-    /// Memory of `cudaMalloc` has none: a page has more than one block.
+    /// Returns a handle of the physical memory behind an address. Memory of `cudaMalloc` has none:
+    /// a page may have several blocks.
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
         if reservations::overlap(address as u64, 1) {
             return INVALID_VALUE;
@@ -194,7 +197,7 @@ driver_hooks! {
         }
         result
     }
-    /// Memory of another API.
+    /// Imports memory of another API.
     fn cuImportExternalMemory(
         memory: *mut Handle, descriptor: *const sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     ) {

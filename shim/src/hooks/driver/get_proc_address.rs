@@ -1,4 +1,5 @@
-//! `cuGetProcAddress` in both its forms: how every cudart, and most else, gets at the driver.
+//! Both forms of `cuGetProcAddress`, by which every cudart and most other libraries find the
+//! driver's functions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -6,17 +7,17 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 
-/// The names under which the function itself may be asked for.
+/// Names under which a program may ask for the function itself.
 pub static NAMES: [&CStr; 2] = [c"cuGetProcAddress", c"cuGetProcAddress_v2"];
 
-/// The driver version since which the name means the form with five arguments.
+/// Driver version since which the name means the form with five arguments.
 const V2_SINCE: c_int = 12000;
 
-/// Puts our function in the place of the one that the driver returned, if we have one for it.
+/// Replaces the function that the driver returned by this library's hook, if there is one.
 ///
-/// The driver's pointer decides, not the name: which variant a name means depends on the version and the flags, and an
-/// unknown pointer is passed on unchanged. `cuGetProcAddress` is the exception: the driver answers with a pointer that
-/// it exports nowhere.
+/// The driver's pointer decides, not the name: the variant that a name means depends on the version
+/// and the flags. An unknown pointer is passed on unchanged. The exception is `cuGetProcAddress`:
+/// the driver returns a pointer to it that it exports nowhere.
 fn exchange(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
     if function.is_null() {
         return;
@@ -42,7 +43,7 @@ fn exchange(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
 }
 
 driver_hooks! {
-    /// The form of CUDA 11.3 to 11.8.
+    /// Finds a function: the form of CUDA 11.3 to 11.8.
     fn cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64) {
         // SAFETY: the caller's arguments, unchanged.
         let result = unsafe { real::cuGetProcAddress(symbol, function, version, flags) };
@@ -51,7 +52,7 @@ driver_hooks! {
         }
         result
     }
-    /// The form of CUDA 12 and later.
+    /// Finds a function: the form of CUDA 12 and later.
     fn cuGetProcAddress_v2(
         symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64,
         status: *mut c_int,

@@ -1,4 +1,4 @@
-//! Graphs: which of them hold memory that a capture touched, and memory nodes.
+//! Graphs: the graphs that hold memory of a capture, and memory nodes.
 
 use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
 
@@ -13,12 +13,12 @@ use crate::memory::device_memory::free_bytes;
 use crate::memory::{passthrough, surplus};
 use crate::record::outside;
 
-/// `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
+/// The driver's `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
 const CHILD: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH as u32;
 const MEM_ALLOC: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC as u32;
 const MEM_FREE: u32 = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE as u32;
 
-/// `to` can touch whatever `from` can.
+/// Notes that `to` can touch all memory that `from` can.
 fn derived(from: Handle, to: Handle) {
     caches::tell(News::GraphDerived(from as u64, to as u64));
 }
@@ -33,8 +33,8 @@ fn make(made: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUr
     result
 }
 
-/// Makes an executable graph. Its bytes are by how much the device's free memory fell: allocations of
-/// other threads meanwhile count, too.
+/// Makes an executable graph, and records by how many bytes the device's free memory fell.
+/// Allocations of other threads meanwhile count, too.
 fn instantiate(exec: *mut Handle, graph: Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let before = free_bytes();
     let result = make(exec, graph, call);
@@ -68,10 +68,10 @@ fn absorb(from: Handle, to: Handle, call: impl FnOnce() -> CUresult) -> CUresult
     result
 }
 
-/// Looks at a node that was added by its parameter structure.
+/// Evaluates a node that was added by its parameter structure.
 ///
 /// # Safety
-/// `parameters` is null or what the driver just accepted.
+/// `parameters` is null or a structure that the driver just accepted.
 unsafe fn added(graph: Handle, parameters: *const sys::CUgraphNodeParams) {
     if parameters.is_null() {
         return;
@@ -97,7 +97,7 @@ fn node_freed(address: DevicePtr) {
 }
 
 driver_hooks! {
-    /// A graph becomes executable (CUDA 10 and 11).
+    /// Makes a graph executable (CUDA 10 and 11).
     fn cuGraphInstantiate(
         exec: *mut Handle, graph: Handle, error: *mut Handle, log: *mut c_char, size: usize,
     ) {
@@ -106,7 +106,7 @@ driver_hooks! {
             real::cuGraphInstantiate(exec, graph, error, log, size)
         })
     }
-    /// A graph becomes executable (CUDA 11).
+    /// Makes a graph executable (CUDA 11).
     fn cuGraphInstantiate_v2(
         exec: *mut Handle, graph: Handle, error: *mut Handle, log: *mut c_char, size: usize,
     ) {
@@ -115,21 +115,21 @@ driver_hooks! {
             real::cuGraphInstantiate_v2(exec, graph, error, log, size)
         })
     }
-    /// A graph becomes executable.
+    /// Makes a graph executable, with flags.
     fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: c_ulonglong) {
         // SAFETY: as above.
         instantiate(exec, graph, || unsafe {
             real::cuGraphInstantiateWithFlags(exec, graph, flags)
         })
     }
-    /// A graph becomes executable.
+    /// Makes a graph executable, with parameters.
     fn cuGraphInstantiateWithParams(exec: *mut Handle, graph: Handle, parameters: *mut c_void) {
         // SAFETY: as above.
         instantiate(exec, graph, || unsafe {
             real::cuGraphInstantiateWithParams(exec, graph, parameters)
         })
     }
-    /// A graph becomes executable, per-thread default stream.
+    /// Makes a graph executable, with parameters; per-thread default stream.
     fn cuGraphInstantiateWithParams_ptsz(
         exec: *mut Handle, graph: Handle, parameters: *mut c_void,
     ) {
@@ -138,12 +138,12 @@ driver_hooks! {
             real::cuGraphInstantiateWithParams_ptsz(exec, graph, parameters)
         })
     }
-    /// A copy of a graph.
+    /// Makes a copy of a graph.
     fn cuGraphClone(clone: *mut Handle, original: Handle) {
         // SAFETY: as above.
         make(clone, original, || unsafe { real::cuGraphClone(clone, original) })
     }
-    /// A graph within a graph.
+    /// Adds a graph to a graph as a node.
     fn cuGraphAddChildGraphNode(
         node: *mut Handle, graph: Handle, dependencies: *const Handle, n: usize, child: Handle,
     ) {
@@ -152,49 +152,49 @@ driver_hooks! {
             real::cuGraphAddChildGraphNode(node, graph, dependencies, n, child)
         })
     }
-    /// Another graph in the place of one within an executable graph.
+    /// Replaces a child graph within an executable graph.
     fn cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle) {
         // SAFETY: as above.
         absorb(child, exec, || unsafe {
             real::cuGraphExecChildGraphNodeSetParams(exec, node, child)
         })
     }
-    /// An executable graph takes over the parameters of a graph (CUDA 10 and 11).
+    /// Updates an executable graph with the parameters of a graph (CUDA 10 and 11).
     fn cuGraphExecUpdate(exec: Handle, graph: Handle, node: *mut Handle, info: *mut c_uint) {
         // SAFETY: as above.
         absorb(graph, exec, || unsafe { real::cuGraphExecUpdate(exec, graph, node, info) })
     }
-    /// An executable graph takes over the parameters of a graph.
+    /// Updates an executable graph with the parameters of a graph.
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, info: *mut c_void) {
         // SAFETY: as above.
         absorb(graph, exec, || unsafe { real::cuGraphExecUpdate_v2(exec, graph, info) })
     }
-    /// A graph runs: its memory nodes take their memory at the first launch.
+    /// Launches a graph: its memory nodes take their memory at the first launch.
     fn cuGraphLaunch(exec: Handle, stream: Handle) {
         // SAFETY: as above.
         passthrough::retry(|| unsafe { real::cuGraphLaunch(exec, stream) })
     }
-    /// A graph runs, per-thread default stream.
+    /// Launches a graph, per-thread default stream.
     fn cuGraphLaunch_ptsz(exec: Handle, stream: Handle) {
         // SAFETY: as above.
         passthrough::retry(|| unsafe { real::cuGraphLaunch_ptsz(exec, stream) })
     }
-    /// A graph is brought to the device before it runs.
+    /// Uploads a graph to the device before it runs.
     fn cuGraphUpload(exec: Handle, stream: Handle) {
         // SAFETY: as above.
         passthrough::retry(|| unsafe { real::cuGraphUpload(exec, stream) })
     }
-    /// A graph is brought to the device before it runs, per-thread default stream.
+    /// Uploads a graph to the device before it runs, per-thread default stream.
     fn cuGraphUpload_ptsz(exec: Handle, stream: Handle) {
         // SAFETY: as above.
         passthrough::retry(|| unsafe { real::cuGraphUpload_ptsz(exec, stream) })
     }
-    /// A graph ends.
+    /// Destroys a graph, and releases its hold on memory.
     fn cuGraphDestroy(graph: Handle) {
         // SAFETY: as above.
         destroy(graph, || unsafe { real::cuGraphDestroy(graph) })
     }
-    /// An executable graph ends.
+    /// Destroys an executable graph, and records the memory that was freed.
     fn cuGraphExecDestroy(exec: Handle) {
         let before = free_bytes();
         // SAFETY: as above.
@@ -204,7 +204,7 @@ driver_hooks! {
         }
         result
     }
-    /// A node that allocates when the graph runs.
+    /// Adds a node that allocates when the graph runs.
     fn cuGraphAddMemAllocNode(
         node: *mut Handle, graph: Handle, dependencies: *const Handle, n: usize,
         parameters: *mut sys::CUDA_MEM_ALLOC_NODE_PARAMS,
@@ -220,7 +220,7 @@ driver_hooks! {
         }
         result
     }
-    /// A node that frees when the graph runs.
+    /// Adds a node that frees when the graph runs.
     fn cuGraphAddMemFreeNode(
         node: *mut Handle, graph: Handle, dependencies: *const Handle, n: usize,
         address: DevicePtr,
@@ -232,7 +232,7 @@ driver_hooks! {
         }
         result
     }
-    /// A node of any type.
+    /// Adds a node of any type.
     fn cuGraphAddNode(
         node: *mut Handle, graph: Handle, dependencies: *const Handle, n: usize,
         parameters: *mut sys::CUgraphNodeParams,
@@ -247,7 +247,7 @@ driver_hooks! {
         }
         result
     }
-    /// A node of any type, with edge data.
+    /// Adds a node of any type, with edge data.
     fn cuGraphAddNode_v2(
         node: *mut Handle, graph: Handle, dependencies: *const Handle, data: *const c_void,
         n: usize, parameters: *mut sys::CUgraphNodeParams,

@@ -1,4 +1,4 @@
-//! Green contexts: made, and ended without the memory that was allocated in them.
+//! Green contexts: they end without the memory that was allocated in them.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -14,11 +14,11 @@ use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{passthrough, peers};
 
-/// Registers a green context that was just made. The driver retains the device's primary context for it; we count that
-/// use, too, so that our table shows the primary context as alive.
+/// Registers a green context that was just made. The driver retains the device's primary context
+/// for it. This library's table counts that use, too, and so shows the primary context as alive.
 ///
 /// # Errors
-/// Those of the driver's calls. An unknown context would hold memory of ours for ever.
+/// The driver's. Without this entry, the context would hold a pool's memory for ever.
 fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
     let (mut own, mut whole) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: `own` is ours to write.
@@ -30,7 +30,7 @@ fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
         thread::call(|| unsafe { real::cuDevicePrimaryCtxRetain(&mut whole, device) })
     };
     check(retain())?;
-    // The driver has retained it already: this only notes it.
+    // The context is retained already: this only notes it.
     make(device, &mut whole, || SUCCESS);
     let (context, primary) = (Context(own as u64), Context(whole as u64));
     primary::retained(device, primary);
@@ -47,7 +47,7 @@ fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
 }
 
 driver_hooks! {
-    /// A green context is made, which takes device memory.
+    /// Makes a green context, which takes device memory.
     fn cuGreenCtxCreate(green: *mut Handle, processors: *mut c_void, device: c_int, flags: c_uint) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         let result = passthrough::forward(None, || unsafe {
@@ -66,7 +66,7 @@ driver_hooks! {
         }
         result
     }
-    /// A green context ends, with its streams and events.
+    /// Ends a green context, with its streams and events.
     fn cuGreenCtxDestroy(green: Handle) {
         // SAFETY: as above.
         let call = || unsafe { real::cuGreenCtxDestroy(green) };
@@ -83,7 +83,7 @@ driver_hooks! {
         }
         result
     }
-    /// A stream of a green context, which takes device memory.
+    /// Makes a stream of a green context, which takes device memory.
     fn cuGreenCtxStreamCreate(
         stream: *mut Handle, green: Handle, flags: c_uint, priority: c_int,
     ) {

@@ -1,14 +1,14 @@
-//! One hook: a function of the driver's, and ours in its place.
+//! One hook: a function of the driver, and the function of this library in its place.
 
 use std::ffi::c_void;
 
 use crate::cuda::functions::Function;
 
-/// A driver function that we stand in for.
+/// A driver function that this library replaces.
 pub struct Hook {
-    /// The driver's function.
+    /// The function of the driver.
     pub function: &'static Function,
-    /// Our function.
+    /// The function of this library.
     pub ours: *const c_void,
 }
 
@@ -17,9 +17,9 @@ unsafe impl Sync for Hook {}
 
 /// Declares hooks of driver functions that return a `CUresult`.
 ///
-/// For each `fn name(args) body` this makes the exported function `name`, which runs `body` unless the shim is
-/// bypassed or the driver is calling itself, and an entry in the module's `HOOKS`. The arguments are those of
-/// `cuda::functions::real::name`, which is called with them.
+/// Each `fn name(args) body` makes the exported function `name` and an entry in the module's
+/// `HOOKS`. The function runs `body`, unless the shim is bypassed or the driver is calling itself.
+/// Then it calls `cuda::functions::real::name` with its arguments.
 macro_rules! driver_hooks {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
         /// The hooks of this family.
@@ -31,7 +31,7 @@ macro_rules! driver_hooks {
             $(#[$doc])*
             ///
             /// # Safety
-            /// As the driver's function of this name.
+            /// The contract of the driver's function of this name.
             #[allow(non_snake_case)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> CUresult {

@@ -21,39 +21,39 @@ fn allocate(
 }
 
 driver_hooks! {
-    /// Pinned memory.
+    /// Allocates pinned memory.
     fn cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize) {
         // SAFETY: the driver writes the address before it is read; arguments unchanged; so below.
         allocate(Class::Host, || unsafe { *address }, bytes, || unsafe {
             real::cuMemAllocHost_v2(address, bytes)
         })
     }
-    /// Pinned memory with flags.
+    /// Allocates pinned memory, with flags.
     fn cuMemHostAlloc(address: *mut *mut c_void, bytes: usize, flags: c_uint) {
         // SAFETY: as above.
         allocate(Class::Host, || unsafe { *address }, bytes, || unsafe {
             real::cuMemHostAlloc(address, bytes, flags)
         })
     }
-    /// Pinned memory ends.
+    /// Frees pinned memory and records it.
     fn cuMemFreeHost(address: *mut c_void) {
         // SAFETY: as above.
         passthrough::free(address as u64, 0, || unsafe { real::cuMemFreeHost(address) })
     }
-    /// Host memory becomes pinned.
+    /// Pins host memory and records it.
     fn cuMemHostRegister_v2(address: *mut c_void, bytes: usize, flags: c_uint) {
         // SAFETY: as above.
         allocate(Class::Registered, || address, bytes, || unsafe {
             real::cuMemHostRegister_v2(address, bytes, flags)
         })
     }
-    /// Host memory is pinned no longer.
+    /// Unpins host memory and records it.
     fn cuMemHostUnregister(address: *mut c_void) {
         // SAFETY: as above.
         passthrough::free(address as u64, 0, || unsafe { real::cuMemHostUnregister(address) })
     }
-    /// The device's address of pinned memory.
-    /// Memory of `cudaMalloc` is none, though the driver has an address for its pages.
+    /// Returns the device's address of pinned memory. Memory of `cudaMalloc` is not pinned memory,
+    /// although the driver has an address for its pages.
     fn cuMemHostGetDevicePointer_v2(device: *mut DevicePtr, address: *mut c_void, flags: c_uint) {
         if reservations::overlap(address as u64, 1) {
             return INVALID_VALUE;
@@ -61,7 +61,7 @@ driver_hooks! {
         // SAFETY: as above.
         unsafe { real::cuMemHostGetDevicePointer_v2(device, address, flags) }
     }
-    /// The flags of pinned memory: likewise.
+    /// Returns the flags of pinned memory, which memory of `cudaMalloc` is not.
     fn cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void) {
         if reservations::overlap(address as u64, 1) {
             return INVALID_VALUE;

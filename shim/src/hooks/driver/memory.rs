@@ -1,4 +1,4 @@
-//! Device memory: what the pool serves, and what stands close to it.
+//! Device memory: requests that pools serve, and other requests of device memory.
 
 use gpushim_trace::Class;
 
@@ -12,10 +12,11 @@ use crate::memory::owner::{self, Owner};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{allocator, memory_info};
 
-/// Bytes that rows are padded to.
+/// Bytes to whose multiples rows are padded.
 const PITCH: u64 = 512;
 
-/// Leaves null where the driver leaves it: it was not asked if there is no memory by the limit.
+/// Writes null after a lack of memory, as the driver does: it is not asked if the limit allows no
+/// memory.
 ///
 /// # Safety
 /// `address` is null or the caller's to be written.
@@ -27,7 +28,7 @@ pub(super) unsafe fn leave_null(result: CUresult, address: *mut DevicePtr) {
 }
 
 driver_hooks! {
-    /// Device memory from the pool.
+    /// Allocates device memory from a pool, or from the driver if no pool serves it.
     fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) {
         if !address.is_null() {
             match allocator::allocate(bytes as u64) {
@@ -37,7 +38,7 @@ driver_hooks! {
                     return SUCCESS;
                 }
                 Some(Err(error)) => {
-                    // As the driver leaves it.
+                    // The driver, too, leaves null.
                     // SAFETY: not null, and the caller's to be written.
                     unsafe { *address = 0 };
                     return error;
@@ -55,7 +56,7 @@ driver_hooks! {
         result
     }
 
-    /// Device memory back to the pool, or to the driver if it never was ours.
+    /// Frees device memory into its pool, or by the driver if no pool has it.
     fn cuMemFree_v2(address: DevicePtr) {
         if context::is_destroyed() {
             return CONTEXT_IS_DESTROYED;
@@ -66,11 +67,11 @@ driver_hooks! {
         })
     }
 
-    /// Rows with padding: the driver's, because only it knows the pitch.
+    /// Allocates padded rows from the driver, because only it knows the pitch.
     fn cuMemAllocPitch_v2(
         address: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: u32,
     ) {
-        // The driver pads rows to its own alignment, which is this much at present.
+        // The driver pads rows to its own alignment, which is this many bytes at present.
         let row = (width as u64).checked_next_multiple_of(PITCH).unwrap_or(u64::MAX);
         let bytes = row.saturating_mul(height as u64);
         let request = Request::new(Class::Pitched, bytes);
@@ -84,7 +85,7 @@ driver_hooks! {
         result
     }
 
-    /// Managed memory: the driver's.
+    /// Allocates managed memory from the driver.
     fn cuMemAllocManaged(address: *mut DevicePtr, bytes: usize, flags: u32) {
         let request = Request::new(Class::Managed, bytes as u64);
         // SAFETY: the caller's arguments, unchanged.
@@ -93,13 +94,13 @@ driver_hooks! {
         passthrough::allocate(request, call, || unsafe { (*address, bytes as u64) })
     }
 
-    /// Free and total memory, with what the cache could give back counted as free.
+    /// Returns free and total memory. Memory that the cache could give back counts as free.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         // SAFETY: the caller's arguments, unchanged; each is null or may be written.
         unsafe { memory_info::ask(free, total, || real::cuMemGetInfo_v2(free, total)) }
     }
 
-    /// Base and size of an allocation. A cached block may be larger than what was asked for.
+    /// Returns base and size of an allocation. A cached block may be larger than the request.
     fn cuMemGetAddressRange_v2(base: *mut DevicePtr, size: *mut usize, address: DevicePtr) {
         if context::current().is_none() {
             // The driver returns the reason. SAFETY: the caller's arguments, unchanged.

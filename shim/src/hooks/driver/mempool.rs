@@ -1,4 +1,4 @@
-//! Pool objects: the driver's own, which stay empty, with ours beside them.
+//! Pool objects: the driver's own, which stay empty, each with a pool of this library beside it.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -12,7 +12,7 @@ use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::registry::{self, Access, RegisteredPool};
 use crate::memory::{driver_pools, pools, surplus};
 
-/// `CU_MEMPOOL_ATTR_…`, by number.
+/// The driver's `CU_MEMPOOL_ATTR_…`, by number.
 const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_uint = 3;
 const RELEASE_THRESHOLD: c_uint = 4;
 const RESERVED_MEM_CURRENT: c_uint = 5;
@@ -20,11 +20,12 @@ const RESERVED_MEM_HIGH: c_uint = 6;
 const USED_MEM_CURRENT: c_uint = 7;
 const USED_MEM_HIGH: c_uint = 8;
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE` and `CU_MEM_ALLOCATION_TYPE_PINNED`.
+/// The driver's `CU_MEM_LOCATION_TYPE_DEVICE` and `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
 
-/// Our pool for a handle that the driver just accepted; registered if it is a device's default pool.
+/// Finds the pool for a handle that the driver just accepted. A device's default pool is registered
+/// here.
 fn ours(pool: Handle) -> Option<&'static RegisteredPool> {
     if let Some(entry) = registry::of(pool as u64) {
         return Some(entry);
@@ -44,11 +45,11 @@ fn ours(pool: Handle) -> Option<&'static RegisteredPool> {
     pools::default(device, pool as u64)
 }
 
-/// Registers a pool that the driver just made, if we can serve it: pools whose memory can leave the process, and pools
-/// of host memory, stay the driver's.
+/// Registers a pool that the driver just made, if this library can serve it. Pools whose memory can
+/// leave the process, and pools of host memory, stay the driver's.
 ///
 /// # Safety
-/// `properties` is what the driver just read.
+/// `properties` is the structure that the driver just read.
 unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
     // SAFETY: the driver read the same fields; the enums are read as the integers that C has there.
     let (kind, handles, location, device, most) = unsafe {
@@ -76,10 +77,10 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
     }
 }
 
-/// Adds what our pool has to what the driver says of its own, which is empty but for graphs.
+/// Adds the figures of this library's pool to the driver's figures, which are 0 except for graphs.
 ///
 /// # Safety
-/// `value` is what the driver just wrote for this attribute.
+/// `value` is the value that the driver just wrote for this attribute.
 unsafe fn amend(entry: &RegisteredPool, attribute: c_uint, value: *mut c_void) {
     let stats = entry.pool.stats();
     let more = match attribute {
@@ -96,10 +97,10 @@ unsafe fn amend(entry: &RegisteredPool, attribute: c_uint, value: *mut c_void) {
     }
 }
 
-/// Does to our pool what the driver did to its own.
+/// Changes this library's pool as the driver changed its own.
 ///
 /// # Safety
-/// `value` is what the driver just read for this attribute.
+/// `value` is the value that the driver just read for this attribute.
 unsafe fn set(entry: &RegisteredPool, attribute: c_uint, value: *const c_void) {
     match attribute {
         RELEASE_THRESHOLD => {
@@ -121,7 +122,7 @@ unsafe fn set(entry: &RegisteredPool, attribute: c_uint, value: *const c_void) {
 }
 
 driver_hooks! {
-    /// A new pool.
+    /// Makes a pool, with one of this library beside it.
     fn cuMemPoolCreate(pool: *mut Handle, properties: *const sys::CUmemPoolProps) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         let result = unsafe { real::cuMemPoolCreate(pool, properties) };
@@ -131,7 +132,7 @@ driver_hooks! {
         }
         result
     }
-    /// A pool ends when its last block is freed.
+    /// Destroys a pool, whose blocks live on until they are freed.
     fn cuMemPoolDestroy(pool: Handle) {
         // SAFETY: as above.
         let call = || unsafe { real::cuMemPoolDestroy(pool) };
@@ -141,7 +142,7 @@ driver_hooks! {
         }
         result
     }
-    /// A pool gives back what it holds beyond `keep` bytes.
+    /// Frees the memory that a pool holds beyond `keep` bytes.
     fn cuMemPoolTrimTo(pool: Handle, keep: usize) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolTrimTo(pool, keep) };
@@ -152,7 +153,7 @@ driver_hooks! {
         }
         result
     }
-    /// An attribute of a pool is set.
+    /// Sets an attribute of a pool.
     fn cuMemPoolSetAttribute(pool: Handle, attribute: c_uint, value: *mut c_void) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolSetAttribute(pool, attribute, value) };
@@ -164,7 +165,7 @@ driver_hooks! {
         }
         result
     }
-    /// An attribute of a pool.
+    /// Returns an attribute of a pool.
     fn cuMemPoolGetAttribute(pool: Handle, attribute: c_uint, value: *mut c_void) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolGetAttribute(pool, attribute, value) };
@@ -176,7 +177,7 @@ driver_hooks! {
         }
         result
     }
-    /// Other devices may use a pool's memory, or no longer.
+    /// Allows or forbids other devices to use a pool's memory.
     fn cuMemPoolSetAccess(pool: Handle, map: *const sys::CUmemAccessDesc, count: usize) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemPoolSetAccess(pool, map, count) };
@@ -197,14 +198,14 @@ driver_hooks! {
         }
         result
     }
-    /// A device allocates from another pool from here on.
+    /// Makes a device allocate from another pool.
     fn cuDeviceSetMemPool(device: c_int, pool: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuDeviceSetMemPool(device, pool) };
         registry::changed();
         result
     }
-    /// A location allocates from another pool from here on (CUDA 13).
+    /// Makes a location allocate from another pool (CUDA 13).
     fn cuMemSetMemPool(location: *mut c_void, kind: c_uint, pool: Handle) {
         // SAFETY: as above.
         let result = unsafe { real::cuMemSetMemPool(location, kind, pool) };

@@ -1,7 +1,7 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Each file declares its functions by `driver_hooks!`; all of them together are the table by which our functions are
-//! put in the place of the driver's.
+//! Each file declares its functions by `driver_hooks!`. All of them together are the table by which
+//! the driver's functions are replaced.
 
 pub mod array;
 pub mod context;
@@ -27,7 +27,7 @@ use gpushim_trace::Writer;
 use crate::cuda::functions;
 use hook::Hook;
 
-/// All hooks.
+/// Hooks of all families, a list for each file.
 pub static FAMILIES: [&[Hook]; 15] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
@@ -46,12 +46,12 @@ pub static FAMILIES: [&[Hook]; 15] = [
     get_proc_address::HOOKS,
 ];
 
-/// Every hook, family by family.
+/// Returns every hook, family by family.
 pub fn hooks() -> impl Iterator<Item = &'static Hook> {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
-/// Writes how many of the hooked functions the driver has, and which ones it has not.
+/// Writes the number of hooked functions that the driver has, and the names of the others.
 pub fn write_facts(writer: &Writer) {
     let mut absent = Vec::new();
     let mut present = 0;
@@ -68,7 +68,7 @@ pub fn write_facts(writer: &Writer) {
     }
 }
 
-/// Our function for a pointer of the driver's; null if we do not stand in for it.
+/// Returns the hook for a pointer to a driver function; null if there is none.
 pub fn substitute(real: *mut c_void) -> *const c_void {
     if real.is_null() || !functions::resolve() {
         return std::ptr::null();
@@ -78,7 +78,7 @@ pub fn substitute(real: *mut c_void) -> *const c_void {
         .map_or(std::ptr::null(), |hook| hook.ours)
 }
 
-/// Our function of a name; null if it is none of ours.
+/// Returns the hook of a name; null if there is none.
 pub fn ours(name: &CStr) -> *const c_void {
     hooks()
         .find(|hook| hook.function.name == name)

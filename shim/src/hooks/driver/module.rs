@@ -1,5 +1,5 @@
-//! Code that takes device memory when it is loaded: the cache makes room for it, and the trace says how
-//! much it took.
+//! Code that takes device memory when it is loaded: the cache makes room for it, and the trace has
+//! its bytes.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -10,8 +10,8 @@ use crate::memory::device_memory::free_bytes;
 use crate::memory::passthrough::forward;
 use crate::record::outside;
 
-/// Calls a function that loads code and writes its handle. What it took is by how much the device's free
-/// memory fell, if there is a current context; other threads' allocations meanwhile count, too.
+/// Calls a function that loads code and writes its handle. With a current context, records by how
+/// many bytes the device's free memory fell. Allocations of other threads meanwhile count, too.
 fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
     let before = free_bytes();
     let result = forward(None, call);
@@ -26,17 +26,17 @@ fn load(loaded: *mut Handle, call: impl FnMut() -> CUresult) -> CUresult {
 }
 
 driver_hooks! {
-    /// A module from a file.
+    /// Loads a module from a file.
     fn cuModuleLoad(module: *mut Handle, file: *const c_char) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         load(module, || unsafe { real::cuModuleLoad(module, file) })
     }
-    /// A module from memory.
+    /// Loads a module from memory.
     fn cuModuleLoadData(module: *mut Handle, image: *const c_void) {
         // SAFETY: as above.
         load(module, || unsafe { real::cuModuleLoadData(module, image) })
     }
-    /// A module from memory, with options.
+    /// Loads a module from memory, with options.
     fn cuModuleLoadDataEx(
         module: *mut Handle, image: *const c_void, n: c_uint, options: *mut c_int,
         values: *mut *mut c_void,
@@ -44,12 +44,13 @@ driver_hooks! {
         // SAFETY: as above.
         load(module, || unsafe { real::cuModuleLoadDataEx(module, image, n, options, values) })
     }
-    /// A module from a fat binary.
+    /// Loads a module from a fat binary.
     fn cuModuleLoadFatBinary(module: *mut Handle, binary: *const c_void) {
         // SAFETY: as above.
         load(module, || unsafe { real::cuModuleLoadFatBinary(module, binary) })
     }
-    /// A library from memory; what of it is loaded later, into which context, is the driver's choice.
+    /// Loads a library from memory. The driver chooses the time and the context in which its parts
+    /// are loaded.
     fn cuLibraryLoadData(
         library: *mut Handle, code: *const c_void, jit_options: *mut c_int,
         jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int,
@@ -62,7 +63,7 @@ driver_hooks! {
             )
         })
     }
-    /// A library from a file.
+    /// Loads a library from a file.
     fn cuLibraryLoadFromFile(
         library: *mut Handle, file: *const c_char, jit_options: *mut c_int,
         jit_values: *mut *mut c_void, jit_count: c_uint, options: *mut c_int,
@@ -75,12 +76,12 @@ driver_hooks! {
             )
         })
     }
-    /// A library's module, loaded into the current context.
+    /// Loads a library's module into the current context.
     fn cuLibraryGetModule(module: *mut Handle, library: Handle) {
         // SAFETY: as above.
         load(module, || unsafe { real::cuLibraryGetModule(module, library) })
     }
-    /// A kernel of a library, loaded into the current context.
+    /// Loads a kernel of a library into the current context.
     fn cuKernelGetFunction(function: *mut Handle, kernel: Handle) {
         // SAFETY: as above.
         forward(None, || unsafe { real::cuKernelGetFunction(function, kernel) })

@@ -1,4 +1,5 @@
-//! The attributes of an address: for memory of ours, the answers that the driver would give for its own.
+//! The attributes of an address: for memory of this library, the answers that the driver would give
+//! for its own.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -12,11 +13,11 @@ use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
 use crate::memory::{elastic, ipc_export};
 
-/// `CU_POINTER_ATTRIBUTE_…`, by number.
+/// The driver's `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
 const MEMORY_TYPE: c_int = 2;
 const DEVICE_POINTER: c_int = 3;
-/// Asking for these tokens means that another driver is about to reach the memory.
+/// Tokens for another driver, which is about to reach the memory.
 const P2P_TOKENS: c_int = 5;
 const HOST_POINTER: c_int = 4;
 const SYNC_MEMOPS: c_int = 6;
@@ -30,14 +31,14 @@ const MEMPOOL_HANDLE: c_int = 17;
 const MAPPING_SIZE: c_int = 18;
 const MAPPING_BASE_ADDR: c_int = 19;
 
-/// `CU_MEMORYTYPE_DEVICE`.
+/// The driver's `CU_MEMORYTYPE_DEVICE`.
 const OF_DEVICE: c_int = 2;
 
-/// Bytes that the driver's own allocations are multiples of.
+/// Bytes of whose multiples the driver's own allocations consist.
 const PAGE: u64 = 2 << 20;
 
-/// Bits of a block's address in its id, and of its serial number above them; the highest bit keeps ours
-/// apart from the driver's, which count from 1.
+/// Bits of a block's address in its id, and bits of its serial number above them. The highest bit
+/// keeps these ids apart from the driver's, which count from 1.
 const OURS: u64 = 1 << 63;
 const PLACE: u32 = 38;
 const SERIAL: u32 = 24;
@@ -48,7 +49,8 @@ enum Value {
     Wide(u64),
 }
 
-/// A number that no other allocation has while this one lives, and none at this address had of late.
+/// Returns a number that no other allocation has while this one lives, and that no recent one at
+/// this address had.
 fn id(owner: &Owner) -> Option<u64> {
     match owner {
         Owner::Pool(_, block) => {
@@ -60,15 +62,16 @@ fn id(owner: &Owner) -> Option<u64> {
     }
 }
 
-/// The driver's answer for its own memory, where it has another one for ours.
+/// Returns the driver's answer for its own memory, if it would give another one here.
 fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
-    // Stream-ordered memory belongs to no context, and no network card reaches it (measured on an H100).
+    // Stream-ordered memory belongs to no context, and no network card reaches it (measured on an
+    // H100).
     let is_ordered = matches!(owner, Owner::Pool(_, block) if !block.for_all);
     let (base, bytes) = owner.range()?;
     match (attribute, owner) {
         (RANGE_START_ADDR, _) => return Some(Value::Wide(base)),
         (RANGE_SIZE, _) => return Some(Value::Wide(bytes)),
-        // The driver's own allocation around it: it knows all else.
+        // The driver knows its own allocation around the block, and answers all else.
         (_, Owner::Whole(..)) => return None,
         _ => {}
     }
@@ -87,7 +90,7 @@ fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
         CONTEXT => Value::Wide(owner.context()?.0),
         DEVICE_POINTER => Value::Wide(address),
         BUFFER_ID => Value::Wide(id(owner)?),
-        // The pages have descriptors, which are for our own tokens.
+        // The pages have descriptors, but only for this library's tokens.
         ALLOWED_HANDLE_TYPES => Value::Wide(0),
         MEMPOOL_HANDLE => Value::Wide(match owner {
             Owner::Pool(pool, _) if is_ordered => pool.handle(),
@@ -102,13 +105,13 @@ fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
 /// Corrects the driver's answer for an address.
 ///
 /// # Safety
-/// `value` is null or what the driver just wrote for this attribute.
+/// `value` is null, or where the driver just wrote this attribute.
 unsafe fn amend(owner: &Owner, attribute: c_int, address: DevicePtr, value: *mut c_void) {
     if value.is_null() {
         return;
     }
     let right = match owner {
-        // What the driver says of an address without memory is that address.
+        // The driver's answer for an address without memory is the address itself.
         Owner::Nobody if attribute == HOST_POINTER => Some(Value::Wide(address)),
         _ => right(owner, attribute, address),
     };
@@ -121,8 +124,8 @@ unsafe fn amend(owner: &Owner, attribute: c_int, address: DevicePtr, value: *mut
     }
 }
 
-/// Asks the driver about an address that it knows to be like it.
-/// In a segment that is a page with memory; where the program has nothing, it is an address without memory.
+/// Asks the driver about an address of the same kind that it knows. For a segment, it is a page
+/// with memory. For an address where the program has nothing, it is one without memory.
 pub(super) fn ask(
     owner: &Owner,
     address: DevicePtr,
@@ -135,10 +138,9 @@ pub(super) fn ask(
     })
 }
 
-/// Makes copies of memory of ours wait for the device.
-/// The driver cannot do that for memory in pages (`CUDA_ERROR_NOT_SUPPORTED`).
-/// So the context does it for all copies, until it ends.
-/// `None`: the driver must answer, as it is too old.
+/// Makes copies of memory of this library wait for the device. The driver cannot do it for memory
+/// in pages (`CUDA_ERROR_NOT_SUPPORTED`), so the context does it for all copies, until it ends.
+/// `None`: the driver is too old, and must answer.
 fn set_sync_memops(owner: &Owner, value: *const c_uint) -> Option<CUresult> {
     // SAFETY: null, or the caller's value of this attribute, which is an int.
     let is_on = unsafe { value.as_ref() }? != &0;
@@ -148,11 +150,11 @@ fn set_sync_memops(owner: &Owner, value: *const c_uint) -> Option<CUresult> {
 }
 
 driver_hooks! {
-    /// One attribute of an address.
+    /// Returns one attribute of an address.
     fn cuPointerGetAttribute(value: *mut c_void, attribute: c_int, address: DevicePtr) {
         let owner = owner::of(address);
         if attribute == P2P_TOKENS {
-            // Before: all of a segment must have memory.
+            // Before the call: all of a segment must have memory.
             elastic::pin(address);
         }
         let result = ask(&owner, address, |address| {
@@ -168,7 +170,7 @@ driver_hooks! {
         }
         result
     }
-    /// Several attributes of an address.
+    /// Returns several attributes of an address.
     fn cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_int, values: *mut *mut c_void, address: DevicePtr,
     ) {
@@ -185,7 +187,8 @@ driver_hooks! {
         }
         result
     }
-    /// An attribute such as SYNC_MEMOPS stays with the memory: the next owner must not inherit it.
+    /// Sets an attribute of an address. It stays with the memory (SYNC_MEMOPS, for one): the next
+    /// owner must not inherit it.
     fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr) {
         let owner = owner::of(address);
         match owner {

@@ -1,4 +1,4 @@
-//! Streams: captures are counted, because no fence may be made while one is open.
+//! Streams: captures in progress are counted, because no fence may be made meanwhile.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -8,14 +8,15 @@ use crate::cuda::{captures, streams};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{capture_notices, passthrough, registry, surplus, targets};
 
-/// Begins a capture in a mode of the driver's; `per_thread`: what the stream handle 0 means.
+/// Begins a capture in a mode of the driver. `per_thread`: the stream handle 0 means the thread's
+/// default stream.
 fn begin(
     stream: Handle,
     per_thread: bool,
     mode: c_uint,
     call: impl FnOnce() -> CUresult,
 ) -> CUresult {
-    // Counted before the driver begins: a fence in between would spoil the capture.
+    // Counted before the driver begins: a fence in between would invalidate the capture.
     let number = capture_notices::begin(stream, per_thread, mode);
     let result = call();
     if result != SUCCESS {
@@ -24,7 +25,7 @@ fn begin(
     result
 }
 
-/// Ends a capture.
+/// Ends the capture of a stream.
 fn end(
     stream: Handle,
     per_thread: bool,
@@ -42,7 +43,7 @@ fn end(
     result
 }
 
-/// Ends a stream, and with it the capture that it may be in.
+/// Destroys a stream, and the capture that it may be in.
 fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     targets::stream_gone(stream as u64);
     captures::leaves(stream, true);
@@ -55,7 +56,7 @@ fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     result
 }
 
-/// Waits for a stream; what was freed on it before is over then.
+/// Waits for a stream. Earlier frees on it are then complete.
 fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     if !registry::all().any(|entry| entry.pool.is_above_threshold()) {
         return call();
@@ -67,27 +68,27 @@ fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
 }
 
 driver_hooks! {
-    /// A capture begins (CUDA 10.0).
+    /// Begins a capture (CUDA 10.0).
     fn cuStreamBeginCapture(stream: Handle) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         begin(stream, false, captures::GLOBAL, || unsafe { real::cuStreamBeginCapture(stream) })
     }
-    /// A capture begins (CUDA 10.0), per-thread default stream.
+    /// Begins a capture (CUDA 10.0), per-thread default stream.
     fn cuStreamBeginCapture_ptsz(stream: Handle) {
         // SAFETY: as above.
         begin(stream, true, captures::GLOBAL, || unsafe { real::cuStreamBeginCapture_ptsz(stream) })
     }
-    /// A capture begins.
+    /// Begins a capture in a mode.
     fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) {
         // SAFETY: as above.
         begin(stream, false, mode, || unsafe { real::cuStreamBeginCapture_v2(stream, mode) })
     }
-    /// A capture begins, per-thread default stream.
+    /// Begins a capture in a mode, per-thread default stream.
     fn cuStreamBeginCapture_v2_ptsz(stream: Handle, mode: c_uint) {
         // SAFETY: as above.
         begin(stream, true, mode, || unsafe { real::cuStreamBeginCapture_v2_ptsz(stream, mode) })
     }
-    /// A capture into a graph that exists begins.
+    /// Begins a capture into an existing graph.
     fn cuStreamBeginCaptureToGraph(
         stream: Handle, graph: Handle, dependencies: *const c_void, data: *const c_void, n: usize,
         mode: c_uint,
@@ -97,7 +98,7 @@ driver_hooks! {
             real::cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, n, mode)
         })
     }
-    /// A capture into a graph that exists begins, per-thread default stream.
+    /// Begins a capture into an existing graph, per-thread default stream.
     fn cuStreamBeginCaptureToGraph_ptsz(
         stream: Handle, graph: Handle, dependencies: *const c_void, data: *const c_void, n: usize,
         mode: c_uint,
@@ -107,12 +108,12 @@ driver_hooks! {
             real::cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, n, mode)
         })
     }
-    /// A capture ends in a graph.
+    /// Ends a capture and makes its graph.
     fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) {
         // SAFETY: as above.
         end(stream, false, graph, || unsafe { real::cuStreamEndCapture(stream, graph) })
     }
-    /// A capture ends in a graph, per-thread default stream.
+    /// Ends a capture and makes its graph, per-thread default stream.
     fn cuStreamEndCapture_ptsz(stream: Handle, graph: *mut Handle) {
         // SAFETY: as above.
         end(stream, true, graph, || unsafe { real::cuStreamEndCapture_ptsz(stream, graph) })
@@ -131,22 +132,22 @@ driver_hooks! {
             real::cuStreamSynchronize_ptsz(stream)
         })
     }
-    /// A stream ends, and with it the capture that it may be in (CUDA 2 and 3).
+    /// Destroys a stream, and the capture that it may be in (CUDA 2 and 3).
     fn cuStreamDestroy(stream: Handle) {
         // SAFETY: as above.
         destroy(stream, || unsafe { real::cuStreamDestroy(stream) })
     }
-    /// A stream ends, and with it the capture that it may be in.
+    /// Destroys a stream, and the capture that it may be in.
     fn cuStreamDestroy_v2(stream: Handle) {
         // SAFETY: as above.
         destroy(stream, || unsafe { real::cuStreamDestroy_v2(stream) })
     }
-    /// A new stream, which takes device memory.
+    /// Makes a stream, which takes device memory.
     fn cuStreamCreate(stream: *mut Handle, flags: c_uint) {
         // SAFETY: as above.
         passthrough::forward(None, || unsafe { real::cuStreamCreate(stream, flags) })
     }
-    /// A new stream, which takes device memory.
+    /// Makes a stream with a priority, which takes device memory.
     fn cuStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
         // SAFETY: as above.
         passthrough::forward(None, || unsafe {

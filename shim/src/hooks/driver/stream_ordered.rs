@@ -1,4 +1,4 @@
-//! Stream-ordered memory: from our pools, in the order of the streams.
+//! Stream-ordered memory: from this library's pools, in the order of the streams.
 
 use gpushim_trace::Class;
 
@@ -10,7 +10,8 @@ use crate::hooks::driver::memory::leave_null;
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{registry, stream_ordered};
 
-/// Memory from the driver's own pools: for graphs, and where ours do not serve.
+/// Allocates from the driver's own pools: for graphs, and if no pool of this library serves the
+/// request.
 pub fn forward(
     address: *mut DevicePtr,
     bytes: usize,
@@ -18,7 +19,7 @@ pub fn forward(
     stream: u64,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
-    // The memory is the stream's device's, whatever context is current.
+    // The memory is of the stream's device, whichever context is current.
     let of_pool = pool.and_then(registry::of).map(|entry| entry.device);
     let device = of_pool.or_else(|| streams::device_of(stream));
     let request = Request {
@@ -53,7 +54,8 @@ fn serve(
                 return SUCCESS;
             }
             Some(Err(error)) => {
-                // The value that the driver leaves there when it fails (measured on an H200). SAFETY: as above.
+                // The value that the driver leaves there when it fails (measured on an H200).
+                // SAFETY: as above.
                 unsafe { *address = 0 };
                 return error;
             }
@@ -63,7 +65,7 @@ fn serve(
     forward(address, bytes, pool, stream, call)
 }
 
-/// Serves the two functions that free. As the driver, they take back memory of `cuMemAlloc`, too.
+/// Serves the two functions that free. Like the driver's, they free memory of `cuMemAlloc`, too.
 #[inline]
 fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     if let Some(result) = stream_ordered::free_on(address, stream) {
@@ -73,21 +75,21 @@ fn free(address: DevicePtr, stream: u64, call: impl FnOnce() -> CUresult) -> CUr
 }
 
 driver_hooks! {
-    /// Memory from the device's current pool.
+    /// Allocates from the device's current pool.
     fn cuMemAllocAsync(address: *mut DevicePtr, bytes: usize, stream: Handle) {
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
         serve(address, bytes, None, streams::named(stream, false), || unsafe {
             real::cuMemAllocAsync(address, bytes, stream)
         })
     }
-    /// Memory from the device's current pool, per-thread default stream.
+    /// Allocates from the device's current pool, per-thread default stream.
     fn cuMemAllocAsync_ptsz(address: *mut DevicePtr, bytes: usize, stream: Handle) {
         // SAFETY: as above.
         serve(address, bytes, None, streams::named(stream, true), || unsafe {
             real::cuMemAllocAsync_ptsz(address, bytes, stream)
         })
     }
-    /// Memory from a pool.
+    /// Allocates from a pool, in the order of a stream.
     fn cuMemAllocFromPoolAsync(
         address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
     ) {
@@ -96,7 +98,7 @@ driver_hooks! {
             real::cuMemAllocFromPoolAsync(address, bytes, pool, stream)
         })
     }
-    /// Memory from a pool, per-thread default stream.
+    /// Allocates from a pool, per-thread default stream.
     fn cuMemAllocFromPoolAsync_ptsz(
         address: *mut DevicePtr, bytes: usize, pool: Handle, stream: Handle,
     ) {
@@ -105,12 +107,12 @@ driver_hooks! {
             real::cuMemAllocFromPoolAsync_ptsz(address, bytes, pool, stream)
         })
     }
-    /// Memory back to its pool, in the order of a stream.
+    /// Frees memory into its pool, in the order of a stream.
     fn cuMemFreeAsync(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
         free(address, streams::named(stream, false), || unsafe { real::cuMemFreeAsync(address, stream) })
     }
-    /// Memory back to its pool, in the order of a stream, per-thread default stream.
+    /// Frees memory into its pool, in the order of a stream, per-thread default stream.
     fn cuMemFreeAsync_ptsz(address: DevicePtr, stream: Handle) {
         // SAFETY: as above.
         free(address, streams::named(stream, true), || unsafe {

@@ -1,4 +1,4 @@
-//! Virtual memory management: the host's own mappings, recorded.
+//! Virtual memory management: records the program's own mappings.
 
 use std::ffi::c_ulonglong;
 
@@ -13,11 +13,11 @@ use crate::memory::budget::{self, Place};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{owner, reservations};
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host's.
+/// The driver's `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 
 driver_hooks! {
-    /// Physical memory, of a device or of the host.
+    /// Makes physical memory, of a device or of the host.
     fn cuMemCreate(
         handle: *mut c_ulonglong, bytes: usize, properties: *const sys::CUmemAllocationProp,
         flags: c_ulonglong,
@@ -34,7 +34,7 @@ driver_hooks! {
         // SAFETY: the driver wrote the handle.
         passthrough::allocate(request, call, || unsafe { (*handle, bytes as u64) })
     }
-    /// Physical memory ends, once no mapping holds it.
+    /// Releases physical memory, which is freed once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
         // SAFETY: as above.
         let result = passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) });
@@ -43,12 +43,12 @@ driver_hooks! {
         }
         result
     }
-    /// Addresses of the program's own end.
+    /// Frees addresses of the program's own reservation.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemAddressFree(address, bytes) })
     }
-    /// Physical memory gets an address.
+    /// Maps physical memory at an address.
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
@@ -58,19 +58,20 @@ driver_hooks! {
         let call = || unsafe { real::cuMemMap(address, bytes, offset, handle, flags) };
         elsewhere(address, bytes, || passthrough::allocate(request, call, || (address, bytes as u64)))
     }
-    /// An address loses its physical memory.
+    /// Unmaps physical memory from an address.
     fn cuMemUnmap(address: DevicePtr, bytes: usize) {
         // SAFETY: as above.
         elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || unsafe { real::cuMemUnmap(address, bytes) }))
     }
-    /// Devices may use what is mapped at an address, or no longer.
+    /// Allows or forbids devices to use memory that is mapped at an address.
     fn cuMemSetAccess(
         address: DevicePtr, bytes: usize, access: *const sys::CUmemAccessDesc, count: usize,
     ) {
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemSetAccess(address, bytes, access, count) })
     }
-    /// The access of a device to mapped memory. For memory that the program did not map the driver gives 0.
+    /// Returns the access of a device to mapped memory. For memory that the program did not map,
+    /// the driver returns 0.
     fn cuMemGetAccess(
         flags: *mut c_ulonglong, location: *const sys::CUmemLocation, address: DevicePtr,
     ) {
@@ -80,14 +81,15 @@ driver_hooks! {
             real::cuMemGetAccess(flags, location, address)
         });
         if result == SUCCESS && owner.is_ours() {
-            // SAFETY: the driver wrote it just now.
+            // SAFETY: the driver has just written it.
             unsafe { *flags = 0 };
         }
         result
     }
 }
 
-/// Calls the driver about mapped memory of the program's own. The memory of `cudaMalloc` is none.
+/// Calls the driver for mapped memory of the program. The memory of `cudaMalloc` is not such
+/// memory.
 fn elsewhere(address: DevicePtr, bytes: usize, call: impl FnOnce() -> CUresult) -> CUresult {
     match reservations::overlap(address, bytes as u64) {
         true => INVALID_VALUE,

@@ -1,5 +1,5 @@
-//! The callbacks: one for each function of NVTX that says something of ranges, marks, names of threads, domains and
-//! strings. The others stay the profiler's, or unset.
+//! The callbacks: one for each function of NVTX for ranges, marks, names of threads, domains and
+//! strings. Other functions stay the profiler's, or unset.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -13,22 +13,22 @@ use crate::record::thread_names;
 
 /// An `nvtxDomainHandle_t` or `nvtxStringHandle_t`: opaque to programs.
 type Handle = *mut c_void;
-/// `wchar_t` of Linux: one character.
+/// The `wchar_t` of Linux: one character.
 type Wide = u32;
 
-/// `NVTX_NO_PUSH_POP_TRACKING`: the result of a push or pop where no tool keeps a level.
+/// NVTX's `NVTX_NO_PUSH_POP_TRACKING`: the result of a push or pop if no tool keeps a level.
 const NO_LEVEL: c_int = -2;
 
-/// `NVTX_MESSAGE_TYPE_ASCII`, `..._UNICODE` and `..._REGISTERED`.
+/// NVTX's `NVTX_MESSAGE_TYPE_ASCII`, `..._UNICODE` and `..._REGISTERED`.
 const ASCII: i32 = 1;
 const UNICODE: i32 = 2;
 const REGISTERED: i32 = 3;
 
-/// `nvtxEventAttributes_v2`, as far as we look.
+/// NVTX's `nvtxEventAttributes_v2`, up to the last field that is read.
 #[repr(C)]
 struct Attributes {
     version: u16,
-    /// Bytes of the structure that the caller has.
+    /// Size of the caller's structure in bytes.
     size: u16,
     category: u32,
     color_type: i32,
@@ -40,11 +40,11 @@ struct Attributes {
     message: *const c_void,
 }
 
-/// One callback of ours, and the profiler's behind it.
+/// A callback of this library, and the profiler's behind it.
 struct Callback {
     id: usize,
     ours: *const c_void,
-    /// Its address, 0 for none. As the first library to use NVTX has it.
+    /// Its address in the first library that uses NVTX; 0 for none.
     next: OnceLock<usize>,
 }
 
@@ -60,14 +60,14 @@ impl Callback {
         }
     }
 
-    /// The profiler's callback.
+    /// Returns the profiler's callback.
     fn next(&self) -> Option<*const c_void> {
         let address = self.next.get().copied().unwrap_or(0);
         (address != 0).then_some(address as *const c_void)
     }
 
-    /// Writes ours into a library's table. Where the profiler wrote another callback than for the first
-    /// library, its own stays: it knows what it is for.
+    /// Writes the callback into a library's table. If the profiler wrote another callback there
+    /// than for the first library, the profiler's stays: it is meant for that library.
     fn install(&self, module: usize, tables: &Tables) {
         if let Some(written) = tables.written(module, self.id) {
             let next = *self.next.get_or_init(|| written as usize);
@@ -78,10 +78,11 @@ impl Callback {
     }
 }
 
-/// Set once a profiler takes part: a function that it left out then answers as if no tool were attached.
+/// True once a profiler takes part: a function that it left out then answers as if no tool were
+/// attached.
 static BESIDE: AtomicBool = AtomicBool::new(false);
 
-/// Puts our callbacks in front of what a profiler wrote, if there is one.
+/// Puts the callbacks in front of a profiler's, if there is one.
 pub fn install(tables: &Tables, beside: bool) {
     BESIDE.fetch_or(beside, Ordering::Relaxed);
     for callback in core::ALL {
@@ -92,8 +93,9 @@ pub fn install(tables: &Tables, beside: bool) {
     }
 }
 
-/// Declares callbacks: `id name(arguments) -> result, the result without any tool, what we do`. The last gets the
-/// profiler's result, if there is a profiler, and returns the program's result.
+/// Declares callbacks: `id name(arguments) -> result`, the result without any tool, and this
+/// library's function. The function gets the profiler's result, if there is a profiler, and returns
+/// the program's result.
 macro_rules! callbacks {
     ($(#[$doc:meta])* mod $module:ident;
      $($id:literal $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $nothing:expr, $own:expr;)*) => {
@@ -157,7 +159,7 @@ callbacks! {
 
 const NULL: Handle = std::ptr::null_mut();
 
-/// The level that a program gets: a profiler's own, if there is one.
+/// Returns the level that a program gets: the profiler's, if there is one.
 fn level(theirs: Option<c_int>, ours: c_int) -> c_int {
     theirs.unwrap_or(ours)
 }
@@ -168,14 +170,15 @@ fn name_thread(thread: u32, text: &Text) {
     }
 }
 
-/// What stands behind the handles that programs have: a profiler's, if there is one, or else ours.
+/// Names by the handles that programs have. A handle is the profiler's, if there is one, or else
+/// this library's.
 struct Handles(RwLock<BTreeMap<usize, &'static Name>>);
 
 static DOMAINS: Handles = Handles(RwLock::new(BTreeMap::new()));
 static STRINGS: Handles = Handles(RwLock::new(BTreeMap::new()));
 
 impl Handles {
-    /// The name behind a handle; `None` for null and for handles that no tool gave out.
+    /// Returns the name of a handle; `None` for null and for handles that no tool gave out.
     fn of(&self, handle: Handle) -> Option<&'static Name> {
         if handle.is_null() {
             return None;
@@ -183,7 +186,7 @@ impl Handles {
         self.0.read().ok()?.get(&(handle as usize)).copied()
     }
 
-    /// The handle for a text.
+    /// Adds a text, and returns the handle for it.
     fn add(&self, theirs: Option<Handle>, text: &Text) -> Handle {
         let name = match text {
             Text::Plain(text) => ranges::name(text),
@@ -202,7 +205,7 @@ impl Handles {
     }
 }
 
-/// A text of the program's.
+/// Reads a text of the program.
 fn narrow<'a>(text: *const c_char) -> Text<'a> {
     if text.is_null() {
         return Text::None;
@@ -211,19 +214,20 @@ fn narrow<'a>(text: *const c_char) -> Text<'a> {
     Text::Plain(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// A text of wide characters.
+/// Reads a text of wide characters.
 fn wide<'a>(text: *const Wide) -> Text<'a> {
     if text.is_null() {
         return Text::None;
     }
-    // SAFETY: NVTX's callers give null or characters that end with a zero, which is as far as is read.
+    // SAFETY: NVTX's callers give null or characters that end with a zero, which is as far as is
+    // read.
     let character = |at: usize| unsafe { *text.add(at) };
     let characters = (0..).map(character).take_while(|&character| character != 0);
     let plain = characters.map(|c| char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER));
     Text::Plain(plain.collect::<String>().into())
 }
 
-/// What an event is called.
+/// Reads the name of an event.
 fn message<'a>(event: *const Attributes) -> Text<'a> {
     // SAFETY: NVTX's callers give null or a structure that begins with its size.
     let complete = unsafe { event.as_ref() }

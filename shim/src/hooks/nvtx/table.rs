@@ -1,22 +1,22 @@
-//! The tables of one library that uses NVTX: where its functions' callbacks are written.
+//! The tables of one library that uses NVTX, with the places of its functions' callbacks.
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// `NvtxGetExportTableFunc_t`.
+/// NVTX's `NvtxGetExportTableFunc_t`.
 pub type GetExportTable = unsafe extern "C" fn(u32) -> *const ExportTable;
 
-/// `NVTX_ETID_CALLBACKS`.
+/// NVTX's `NVTX_ETID_CALLBACKS`.
 const CALLBACKS: u32 = 1;
-/// `NVTX_CB_MODULE_CORE` and `..._CORE2`: functions without and with a domain.
+/// NVTX's `NVTX_CB_MODULE_CORE` and `..._CORE2`: functions without and with a domain.
 pub const CORE: usize = 1;
 pub const CORE2: usize = 5;
-/// The last `NVTX_CB_MODULE_`.
+/// Number of the last `NVTX_CB_MODULE_`.
 const LAST_MODULE: usize = 6;
 
-/// `NvtxExportTableCallbacks`.
+/// NVTX's `NvtxExportTableCallbacks`.
 #[repr(C)]
 pub struct ExportTable {
-    /// Its bytes.
+    /// Size of the table in bytes.
     size: usize,
     get_module: Option<
         unsafe extern "C" fn(
@@ -27,23 +27,23 @@ pub struct ExportTable {
     >,
 }
 
-/// Where one callback is.
+/// The place of one callback.
 struct Slot {
     module: usize,
     id: usize,
     place: *mut *const c_void,
-    /// What was there at first: NVTX's own function that leads to the initialisation.
+    /// Initial value: NVTX's own function that leads to the initialisation.
     first: *const c_void,
 }
 
-/// All places.
+/// Places of all callbacks.
 pub struct Tables(Vec<Slot>);
 
 impl Tables {
-    /// The tables behind NVTX's function, as they are now.
+    /// Reads the tables behind NVTX's function, with their present values.
     ///
     /// # Safety
-    /// NVTX gave the function, and no callback is called until the initialisation is over.
+    /// NVTX gave the function, and no callback is called until the initialisation is complete.
     pub unsafe fn of(get: GetExportTable) -> Option<Tables> {
         // SAFETY: the function answers every number, with a table or null.
         let table = unsafe { get(CALLBACKS).as_ref() }?;
@@ -75,12 +75,13 @@ impl Tables {
     /// Restores the initial callbacks.
     pub fn restore(&self) {
         for slot in &self.0 {
-            // SAFETY: the place is NVTX's, for us to write until the initialisation is over.
+            // SAFETY: the place is NVTX's, and may be written until the initialisation is complete.
             unsafe { *slot.place = slot.first };
         }
     }
 
-    /// The callback that a tool wrote; null if none did. `None`: this library has no such function.
+    /// Returns the callback that a tool wrote; null if none did. `None`: this library has no such
+    /// function.
     pub fn written(&self, module: usize, id: usize) -> Option<*const c_void> {
         let slot = self.slot(module, id)?;
         // SAFETY: as above, to read.
@@ -92,7 +93,7 @@ impl Tables {
         })
     }
 
-    /// Writes a callback.
+    /// Writes a callback of this library.
     pub fn write(&self, module: usize, id: usize, callback: *const c_void) {
         if let Some(slot) = self.slot(module, id) {
             // SAFETY: as above.

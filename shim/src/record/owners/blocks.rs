@@ -1,8 +1,9 @@
-//! The live blocks whose owners are looked for.
+//! The live blocks whose owners a walk looks for.
 
 use gpushim_trace::{Class, Event, Layer, Writer};
 
-/// Live blocks of device memory, by address. Of memory in which a framework has tensors, the tensors.
+/// Live blocks of device memory, by address. Memory that contains tensors of a framework is
+/// represented by the tensors.
 pub struct Blocks {
     all: Vec<Event>,
 }
@@ -33,7 +34,7 @@ impl Blocks {
         let mut all = tensors;
         all.append(&mut others);
         all.sort_unstable_by_key(|block| block.address);
-        // Of blocks that came and went meanwhile, two may be at one address.
+        // Two blocks may overlap if one was freed and another allocated during the reading.
         let mut end = 0;
         all.retain(|block| {
             let is_apart = block.address >= end;
@@ -45,12 +46,12 @@ impl Blocks {
         Blocks { all }
     }
 
-    /// Returns true if there is none.
+    /// True if there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Returns the begin and the end of each, by address.
+    /// Returns the begin and the end of each block, by address.
     pub fn bounds(&self) -> Vec<u64> {
         let bounds = |block: &Event| [block.address, block.address.saturating_add(block.size)];
         self.all.iter().flat_map(bounds).collect()
@@ -64,7 +65,7 @@ impl Blocks {
     }
 }
 
-/// Sums up live bytes: of tensors, if a framework announces them.
+/// Returns the sum of live bytes: of tensors, if a framework announces them.
 pub fn live(writer: &Writer) -> u64 {
     let sum = |layer| writer.live_bytes(layer).iter().sum::<u64>();
     match sum(Layer::Tensor) {

@@ -1,12 +1,12 @@
-//! The times of walks: how long each may take, and when the next one is due.
+//! The pace of walks: the longest time of each, and the time of the next one.
 
 use std::time::{Duration, Instant};
 
 use gpushim_trace::Occasion;
 
-/// Walks at new highs take at most one part in this many of a run.
+/// Inverse of the largest share of a run that walks at new highs take.
 const SHARE: u32 = 100;
-/// Walks may take this in a run of any length.
+/// Time that walks may take in a run of any length.
 const ALWAYS: Duration = Duration::from_millis(250);
 /// The limit of one walk that [`ALWAYS`] allows.
 const ONE: Duration = Duration::from_millis(120);
@@ -16,24 +16,24 @@ const FIRST_AT: Duration = Duration::from_millis(200);
 const EXPECTED: Duration = Duration::from_millis(30);
 /// The limit of a walk before the end, where the share allows no more.
 const AT_END: Duration = Duration::from_millis(300);
-/// The limit from which on a walk also looks for what no name leads to.
+/// Limit from which on a walk also looks for blocks to which no name leads.
 const THOROUGH: Duration = Duration::from_millis(400);
 /// The limit of a walk after an out-of-memory.
 const AFTER_SHORTAGE: Duration = Duration::from_millis(400);
 /// The limit of a walk that was asked for.
 const ASKED: Duration = Duration::from_secs(10);
-/// A new high is this many bytes above the last one, and one part in [`PART`] of it.
+/// Smallest step in bytes between two highs; it is at least one part in [`PART`] of the last high.
 const STEP: u64 = 1 << 18;
 const PART: u64 = 256;
 
-/// The bit of an occasion in a set of them.
+/// Returns the bit of an occasion in a set of occasions.
 pub fn bit(occasion: Occasion) -> u64 {
     1 << occasion as u8
 }
 
-/// The time that was spent on walks, and the level at the last one.
+/// Time that was spent on walks, and the level at the last one.
 pub struct Pace {
-    /// The beginning of the run, as far as its trace tells.
+    /// The beginning of the run: the first tick of the background thread with a trace.
     start: Option<Instant>,
     /// Live bytes at the last walk.
     high: u64,
@@ -46,7 +46,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Makes one for a run that is still to begin.
+    /// Makes the pace of a run that is still to begin.
     pub const fn new() -> Pace {
         Pace {
             start: None,
@@ -67,17 +67,17 @@ impl Pace {
         self.start.map_or(Duration::ZERO, |start| start.elapsed())
     }
 
-    /// Time that walks may still take of their share of the run.
+    /// Returns the time that walks may still take of their share of the run.
     fn left(&self) -> Duration {
         (self.elapsed() / SHARE).saturating_sub(self.spent)
     }
 
-    /// Time that the next walk may take of what each run has.
+    /// Returns the time that the next walk may take of [`ALWAYS`].
     fn left_always(&self) -> Duration {
         ALWAYS.saturating_sub(self.spent).min(ONE)
     }
 
-    /// Returns true if a walk is due at this level of live bytes.
+    /// True if a walk is due at this level of live bytes.
     pub fn is_due(&self, live: u64) -> bool {
         let above = |bytes: u64| live >= self.high.saturating_add(bytes.max(STEP));
         let is_far = self.elapsed() >= self.last * 2 || above(self.high / 2);
@@ -102,7 +102,8 @@ impl Pace {
             .max(self.left_always())
     }
 
-    /// Returns true if a walk of this limit for these occasions looks for what no name leads to.
+    /// True if a walk of this limit for these occasions also looks for blocks to which no name
+    /// leads.
     pub fn is_thorough(occasions: u64, budget: Duration) -> bool {
         occasions & !bit(Occasion::High) != 0 || budget >= THOROUGH
     }
@@ -122,7 +123,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// After a run of so long, of which walks took this.
+    /// Makes a pace after a run of this length, of which walks took `spent`.
     fn pace(elapsed: Duration, spent: Duration) -> Pace {
         Pace {
             start: Instant::now().checked_sub(elapsed),
@@ -135,7 +136,7 @@ mod tests {
     fn walks_at_new_highs_take_their_share() {
         let mut pace = pace(100 * SECOND, SECOND / 4);
         pace.walked(256 << 20, SECOND / 4, false);
-        // A 256th more, and not less than that.
+        // A 256th more is due, and the same level is not.
         assert!(pace.is_due(257 << 20) && !pace.is_due(256 << 20));
         pace.walked(260 << 20, SECOND / 2, false);
         assert!(!pace.is_due(1 << 40), "the share is used up");

@@ -1,4 +1,4 @@
-//! The text of a walk, as events of the trace.
+//! Converts the text of a walk to events of the trace.
 
 use gpushim_trace::{Event, Kept, Kind, OwnerWords, Writer, walk};
 
@@ -8,7 +8,7 @@ use crate::base::thread;
 /// The first line of a walk's text.
 #[derive(Default)]
 pub struct Head {
-    /// The number of objects that were seen.
+    /// The number of objects that the walk saw.
     pub objects: u64,
     /// Flags of the walk, see [`walk`].
     pub flags: u64,
@@ -32,7 +32,8 @@ impl Head {
     }
 }
 
-/// Records the owner that a line of the text names. `None`: the line is of another program than ours.
+/// Records the owner that a line of the text names. `None`: the line cannot be read, or no block
+/// has the address.
 pub fn record_owner(writer: &Writer, blocks: &Blocks, line: &str) -> Option<()> {
     let mut parts = line.splitn(4, '\t');
     let address = u64::from_str_radix(parts.next()?, 16).ok()?;
@@ -56,7 +57,7 @@ pub fn record_owner(writer: &Writer, blocks: &Blocks, line: &str) -> Option<()> 
     Some(())
 }
 
-/// Records who keeps a block.
+/// Records the owner of a block.
 pub fn record(writer: &Writer, block: &Event, words: OwnerWords) {
     writer.record(&Event {
         device: block.device,

@@ -1,5 +1,6 @@
-//! Names of ranges and domains. A name that a program holds a handle of, or that was given before the trace was opened,
-//! is kept for the life of the process, each text once.
+//! Names of ranges and domains. Two kinds of names are kept for the life of the process, each text
+//! once: names to which a program has a handle, and names that were given before the trace was
+//! opened.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,23 +11,23 @@ use gpushim_trace::{Writer, cut_to};
 
 use crate::record::trace;
 
-/// Bytes of a name that are kept.
+/// Most bytes of a name that are kept.
 const LONGEST: usize = 1024;
-/// Names that are kept, at most: a program may number its steps.
+/// Most names that are kept: a program may number its steps.
 const MOST: usize = 1 << 16;
 
 static NAMES: RwLock<BTreeMap<&'static str, &'static Name>> = RwLock::new(BTreeMap::new());
 
-/// A name that is kept; the same text is the same name.
+/// A name that is kept; equal texts are the same name.
 #[derive(Debug)]
 pub struct Name {
     text: Box<str>,
-    /// Its id in the trace; 0: not asked for yet.
+    /// Its id in the trace; 0 until it is needed.
     id: AtomicU32,
 }
 
 impl Name {
-    /// Its string id.
+    /// Returns its string id in the trace.
     pub fn id(&self, writer: &Writer) -> u32 {
         match self.id.load(Ordering::Relaxed) {
             0 => {
@@ -39,7 +40,7 @@ impl Name {
     }
 }
 
-/// The name of a text; `None` if there are too many.
+/// Returns the name of a text; `None` if there are too many.
 pub fn name(text: &str) -> Option<&'static Name> {
     let text = cut_to(text, LONGEST);
     if let Some(known) = NAMES.read().ok()?.get(text) {
@@ -60,27 +61,26 @@ pub fn name(text: &str) -> Option<&'static Name> {
     Some(name)
 }
 
-/// What a program calls a range.
+/// The name that a program gives a range.
 pub enum Text<'a> {
-    /// No name.
     None,
-    /// A text.
+    /// A text of the call itself.
     Plain(Cow<'a, str>),
     /// A text that it registered before.
     Known(&'static Name),
 }
 
-/// What is kept of it while the range is open.
+/// Name of a range while it is open.
 #[derive(Clone, Copy)]
 pub enum Label {
-    /// A string id.
+    /// A string id of the trace.
     Id(u32),
     /// A text without an id: there was no trace yet.
     Early(&'static Name),
 }
 
 impl Text<'_> {
-    /// Its string id.
+    /// Returns its string id in the trace.
     pub fn id(&self, writer: &Writer) -> u32 {
         match self {
             Text::None => 0,
@@ -89,7 +89,7 @@ impl Text<'_> {
         }
     }
 
-    /// Its label, with or without a trace.
+    /// Returns its label, with or without a trace.
     pub fn label(&self, writer: Option<&Writer>) -> Label {
         match (writer, self) {
             (Some(writer), _) => Label::Id(self.id(writer)),
@@ -102,7 +102,7 @@ impl Text<'_> {
 }
 
 impl Label {
-    /// The string id.
+    /// Returns its string id in the trace.
     pub fn id(self, writer: &Writer) -> u32 {
         match self {
             Label::Id(id) => id,

@@ -1,4 +1,4 @@
-//! Traces made for a test, and what the page of one holds.
+//! Traces made for a test, and the contents of their pages.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ pub fn event(kind: Kind, class: Class, address: u64, size: u64, stack: u32) -> E
     }
 }
 
-/// A page, and what is in it.
+/// A page and its decoded contents.
 pub struct Page {
     pub html: String,
     pub recordings: Vec<(Value, BTreeMap<String, Vec<u64>>)>,
@@ -140,7 +140,8 @@ impl Page {
         (*most.iter().max().unwrap(), *column("min").last().unwrap())
     }
 
-    /// Blocks and bytes that were ever allocated and that are live at the end, exact and summed.
+    /// Numbers and bytes of blocks: ever allocated, and live at the end. Exact blocks and sums
+    /// together.
     pub fn totals(&self) -> [(u64, u64); 2] {
         let sizes = self.column("sizes");
         let (mut all, mut live) = ((0, 0), (0, 0));
@@ -162,7 +163,7 @@ impl Page {
         [all, live]
     }
 
-    /// What was live at the peak, from the blocks that are exact.
+    /// Live bytes at the peak, computed from the exact blocks.
     pub fn live_at_peak(&self, layer: &str) -> u64 {
         let at = self.view(layer)["peak_ns"].as_u64().unwrap();
         let (from, life) = (self.column("block_from"), self.column("block_life"));

@@ -1,5 +1,5 @@
-//! Runs that reserve more than they use, and runs alike that do it for another reason: each fix fits and
-//! has its effect.
+//! Runs that reserve more than they use, and similar runs with another cause. Each fix must fit the
+//! cause and have its stated effect.
 
 use crate::ledger::Focus;
 use crate::output::units::bytes;
@@ -19,7 +19,7 @@ fn found(snapshot: &Snapshot) -> Vec<Finding> {
     all.filter(|one| kinds.contains(&one.kind)).collect()
 }
 
-/// The only finding, and its fix.
+/// Returns the only finding and its fix.
 fn finding(snapshot: &Snapshot) -> (Finding, String) {
     let mut all = found(snapshot);
     assert_eq!(all.len(), 1, "{all:#?}");
@@ -28,7 +28,7 @@ fn finding(snapshot: &Snapshot) -> (Finding, String) {
     (one, fix)
 }
 
-/// Bytes that are reserved for the requests of a snapshot, if they are changed so.
+/// Bytes that a replay of a snapshot's requests reserves, after a change of the requests.
 fn reserved(snapshot: &Snapshot, policy: &str, change: fn(&Requests) -> Requests) -> u64 {
     let all = Requests::of(snapshot, Focus::of(snapshot, None));
     let requests = change(&all[&0]);
@@ -43,7 +43,8 @@ fn begun(base: u64) -> Planted {
     run
 }
 
-/// Layers whose weights come on another stream, of which each is used until `late` others have come.
+/// Makes a run whose weights are allocated on another stream. Each is in use until `late` others
+/// were allocated.
 fn fetched(late: usize) -> Snapshot {
     let mut run = begun(900);
     let mut waiting = std::collections::VecDeque::new();
@@ -72,11 +73,12 @@ fn freed_blocks_that_wait_for_a_stream() {
         fix.contains("two buffers") && fix.contains(&effect),
         "{fix}"
     );
-    // The same, but the stream is done at once.
+    // The same run, but the stream completes at once.
     assert_eq!(found(&fetched(0)), []);
 }
 
-/// Work on several streams, one after the other, each of these sizes.
+/// Makes a run with work on several streams in turn. `more` is the growth of the block after every
+/// third turn, MiB.
 fn in_turn(streams: u64, more: u64) -> Snapshot {
     let mut run = begun(300);
     for turn in 0..18 {
@@ -97,7 +99,7 @@ fn streams_that_have_caches_of_their_own() {
     let would = reserved(&several, "torch", Requests::on_one_stream);
     let effect = format!("{} would be reserved, 1000.0 MiB less", bytes(would));
     assert!(fix.contains("one stream") && fix.contains(&effect), "{fix}");
-    // On one stream, with a larger block each time that finds no segment.
+    // One stream with growing blocks, which fit into no free segment.
     let growing = in_turn(1, 30);
     let (one, fix) = finding(&growing);
     assert!(
@@ -111,7 +113,7 @@ fn streams_that_have_caches_of_their_own() {
         bytes(would)
     );
     assert!(fix.contains(&effect), "{fix}");
-    // All that is needed is there at once.
+    // All segments that are needed exist from the first turn.
     assert_eq!(found(&in_turn(1, 0)), []);
 }
 
@@ -136,7 +138,7 @@ fn expandable_segments_are_not_advised_where_they_reserve_as_much() {
 
 #[test]
 fn the_moment_is_the_one_at_which_most_is_in_use() {
-    // What was reserved late, when little was in use, is no finding.
+    // Memory that is reserved late, when little is in use, is no finding.
     let mut run = begun(100);
     let full = run.take("train", 0, 2000 * MIB).expect("memory");
     run.free(full);

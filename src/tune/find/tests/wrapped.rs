@@ -1,7 +1,7 @@
 use super::*;
 use gpushim_trace::{Class, Cost, Event, Kind, TimelineFollower, Writer, WriterOptions};
 
-/// A ring that lost the peak: how little memory is enough is not known.
+/// A ring that lost the peak: no least limit is named.
 #[test]
 fn a_peak_that_is_lost() {
     for lost in [0, 64 * MIB] {

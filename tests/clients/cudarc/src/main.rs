@@ -1,15 +1,15 @@
 //! A CUDA program written with cudarc, run with and without the shim: its output must not change.
 //!
-//! It allocates, copies there and back, frees, runs out of memory and reads the memory information,
-//! through cudarc's safe interface (stream-ordered where the device has it) and through the plain
-//! calls. The last line says how many allocations it made, for the comparison with the trace.
+//! It allocates, copies there and back, frees, runs out of memory and reads the memory information.
+//! It uses cudarc's safe interface (stream-ordered where the device has it) and the plain calls.
+//! The last line has the number of its allocations, for the comparison with the trace.
 
 use cudarc::driver::{CudaContext, DriverError, result};
 
 /// Bytes of one block of the out-of-memory test.
 const BLOCK: usize = 64 << 20;
 
-/// What this program has asked for, successful calls only.
+/// Successful requests of this program.
 #[derive(Default)]
 struct Count {
     sync: u64,
@@ -18,9 +18,10 @@ struct Count {
 }
 
 impl Count {
-    /// `cuMemAlloc`, counted.
+    /// Calls `cuMemAlloc` and counts it.
     fn allocate(&mut self, bytes: usize) -> Result<u64, DriverError> {
-        // SAFETY: a context is current (`main` bound it); the address is used within its bytes only.
+        // SAFETY: a context is current (`main` bound it); the address is used within its bytes
+        // only.
         let address = unsafe { result::malloc_sync(bytes) }?;
         self.sync += 1;
         self.sync_bytes += bytes;

@@ -6,8 +6,8 @@ use super::*;
 const ATTRIBUTES: u64 = 25;
 
 impl Generator {
-    /// Tells whether questions are about addresses in no block, too. While streams capture, the shim has
-    /// memory of its own.
+    /// Tells whether questions are about addresses in no block, too. While streams capture, the
+    /// shim has memory of its own.
     fn asks_anywhere(&self) -> bool {
         self.shape.profile == Profile::Addresses
     }
@@ -65,7 +65,7 @@ impl Generator {
 
     /// A handle of a block for other processes.
     pub(super) fn export(&mut self) {
-        // The stand-in copies what is shared.
+        // The stand-in copies shared blocks.
         const MOST: u64 = 12 << 20;
         let Some(block) = self.known_block() else {
             return;
@@ -104,8 +104,8 @@ impl Generator {
         self.push_ask(block, place, question);
     }
 
-    /// A change of a block's mapping, as if it were the program's own. All blocks with known contents are
-    /// read after it.
+    /// A change of a block's mapping, as if it were the program's own. All blocks with known
+    /// contents are read after it.
     fn change_mapping(&mut self, block: u8) {
         let bytes = self.blocks[usize::from(block)]
             .as_ref()

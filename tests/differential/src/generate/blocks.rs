@@ -1,9 +1,9 @@
-//! Allocations and frees, and what is known of the blocks.
+//! Allocations and frees, and the known state of the blocks.
 
 use super::*;
 
 impl Generator {
-    /// Puts what was done to a block before what is done on a stream now. False if it cannot be.
+    /// Orders the last work on a block before new work on a stream. False if this is impossible.
     pub(super) fn order_before(&mut self, block: u8, on: Last) -> bool {
         let Some(last) = self.blocks[usize::from(block)]
             .as_ref()
@@ -123,7 +123,7 @@ impl Generator {
                 .any(|graph| graph.is_fresh && graph.blocks.contains(&slot))
     }
 
-    /// Whether there is room for a request, so that only the profile that wants it runs out of memory.
+    /// True if there is room for a request. Only the profile `Scarce` may run out of memory.
     fn has_room(&mut self, device: u8, bytes: u64) -> bool {
         let most = match self.shape.profile {
             Profile::Scarce => self.shape.memory * 12 / 10,

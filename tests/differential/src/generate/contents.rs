@@ -1,4 +1,4 @@
-//! What blocks hold: fills, reads, copies, kernels.
+//! Contents of blocks: fills, reads, copies, kernels.
 
 use super::*;
 
@@ -85,7 +85,7 @@ impl Generator {
         };
         if self.contexts[usize::from(found.context)].is_some() && self.order_before(block, on) {
             self.push(found.context, false, Op::Read { block });
-            // The copy is over when the call is.
+            // The copy is complete when the call returns.
             if found.last.is_some_and(|last| !Self::is_same(last, on)) && self.random.chance(500) {
                 self.used(block, on);
             }

@@ -39,7 +39,7 @@ impl Generator {
         if let Some(index) = capturing {
             self.captures[index].is_over = true;
         }
-        // What it did is done, or else ordered by the context alone.
+        // Its work is complete, or else ordered by the context alone.
         let legacy = Last {
             stream: Stream::LEGACY,
             ..on
@@ -120,7 +120,10 @@ impl Generator {
         self.contexts[slot] = Some(Context { device, green });
     }
 
-    /// A context ends with its own memory and its streams; pools' blocks live on, and those of green contexts.
+    /// Ends a context with its own memory and its streams.
+    ///
+    /// Blocks of pools and blocks of a green context move to another context of the device. Without
+    /// such a context they end, too.
     fn context_ends(&mut self, slot: u8) {
         let device = self.device_of(slot);
         let green = self.contexts[usize::from(slot)].is_some_and(|context| context.green);
@@ -165,7 +168,7 @@ impl Generator {
         self.push(slot, false, Op::SyncContext);
     }
 
-    /// The host waits for what was last done to a block.
+    /// Makes the host wait for the last work on a block.
     pub(super) fn wait_for(&mut self, last: Last) {
         if last.stream.slot().is_some() {
             let stream = last.stream;
@@ -175,8 +178,9 @@ impl Generator {
         }
     }
 
-    /// What other contexts last did to the blocks that end with a context. `None`: a capture stands in the way of
-    /// waiting for it.
+    /// Last work of other contexts on the blocks that end with a context.
+    ///
+    /// `None` if a capture prevents waiting for the work.
     fn work_on_blocks_of(&self, slot: u8) -> Option<Vec<Last>> {
         let goes = |block: &&Block| !block.is_async && block.context == slot;
         let others = |last: &Last| {
@@ -231,7 +235,8 @@ impl Generator {
         self.push(device, false, Op::SetContext);
     }
 
-    /// The primary context is reset or released and made anew; pools' blocks of the device outlive it.
+    /// The primary context is reset or released and made anew; pools' blocks of the device outlive
+    /// it.
     pub(super) fn primary(&mut self) {
         let device = self.some_device();
         let open = self.captures.iter().any(|capture| !capture.is_over);

@@ -1,4 +1,4 @@
-//! Captures and graphs.
+//! Generation of captures and graphs.
 
 use super::*;
 
@@ -47,7 +47,7 @@ impl Generator {
         let is_special = capture.on.stream.slot().is_none();
         if thread != self.thread && !self.random.chance(60) {
             if !self.threads[usize::from(thread)] {
-                // The thread is gone: nothing can end what it began on its own stream.
+                // The thread is gone: nothing can end a capture on its own stream.
                 if is_special {
                     return;
                 }

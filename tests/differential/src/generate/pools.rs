@@ -1,4 +1,4 @@
-//! Pools and peers.
+//! Generation of pools and peer access.
 
 use super::*;
 

@@ -10,8 +10,8 @@ const LAZY: u32 = 1;
 /// Value that stays where a function fails.
 const UNTOUCHED: u64 = 77;
 
-/// The block of a slot, live or freed, and the address of a place. `None`: it lies in other memory or in a
-/// graph's.
+/// The block of a slot, live or freed, and the address of a place. `None`: it lies in other memory
+/// or in a graph's.
 pub(super) fn address_of(world: &World, slot: u8, place: Place) -> Option<(Block, u64)> {
     let block = world.blocks[usize::from(slot)];
     let is_known = matches!(block.state, State::Live | State::Freed) && block.kind != Kind::Graph;
@@ -20,7 +20,7 @@ pub(super) fn address_of(world: &World, slot: u8, place: Place) -> Option<(Block
         Place::Offset(offset) => start + u64::from(offset),
         Place::Permille(permille) => start + bytes * u64::from(permille) / 1000,
         Place::End => start + bytes,
-        // Only what needs whole pages is asked there, and natively there are none in any block.
+        // Only questions about whole pages are asked there, and natively no block has whole pages.
         Place::Page(page) => {
             return is_known.then_some((block, start / PAGE * PAGE + u64::from(page) * PAGE));
         }
@@ -109,7 +109,7 @@ fn answer(world: &mut World, block: &Block, address: u64, question: Question) ->
         // Elsewhere natively is no memory at all, and nothing tells it from the host's.
         Question::Register if !is_inside(block, address) => return false,
         Question::Register => &[call!(world, host_register, address, bytes, 0)],
-        // The codes for what is device memory and for what is none differ.
+        // The codes for device memory and for other memory differ.
         Question::Unregister => &[u64::from(call!(world, host_unregister, address) != 0)],
         Question::AsHost => {
             let (mut pointer, mut flags) = (0, 0);
@@ -181,9 +181,10 @@ fn attributes(world: &mut World, block: &Block, address: u64, numbers: &[i32]) -
     true
 }
 
-/// The handle of a block, which is the same each time, and of no use in the process that it is from.
+/// Asks for the handle of a block. It is the same each time, and cannot be opened in its own
+/// process.
 fn ipc_handle(world: &mut World, block: &Block, address: u64) -> bool {
-    // Others ask by a socket, which may be among those.
+    // Other processes ask through a socket, which may be among the closed descriptors.
     if crate::descriptors::are_closed() {
         return false;
     }
@@ -202,7 +203,8 @@ fn ipc_handle(world: &mut World, block: &Block, address: u64) -> bool {
     true
 }
 
-/// An attribute in a form that both runs have in common: slots for handles, distances for addresses.
+/// An attribute in a form that both runs have in common: slots for handles, distances for
+/// addresses.
 pub(super) fn attribute(world: &World, block: &Block, number: u8, value: u64) -> u64 {
     match number {
         1 => match value {
@@ -224,7 +226,7 @@ pub(super) fn attribute(world: &World, block: &Block, number: u8, value: u64) ->
                 (0, _, _) => 0,
                 (_, Some(slot), _) => 1 + slot as u64,
                 (_, _, Some(device)) => 51 + device as u64,
-                // Nothing says what the handle of a destroyed pool reads.
+                // No document defines the value for the handle of a destroyed pool.
                 _ => 0,
             }
         }

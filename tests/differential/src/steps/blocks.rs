@@ -1,4 +1,4 @@
-//! Allocations and frees.
+//! Steps that allocate and free.
 
 use super::*;
 
@@ -16,8 +16,8 @@ pub(super) fn allocate(world: &mut World, step: &Step, slot: u8, bytes: u64, fro
     if matches!(world.blocks[index].state, State::Live | State::Missing) {
         return false;
     }
-    // What a capture forbids succeeds here, as promised. Natively there is no such memory; here a pool keeps it
-    // until it is synchronised.
+    // An allocation that a capture forbids succeeds here, as promised. Natively there is no such
+    // memory. Here a pool keeps it until it is synchronised.
     let is_kept = matches!(from, From::Stream(_) | From::Pool(..));
     if bytes > SMALL && is_kept && world.is_forbidden() {
         return false;
@@ -156,8 +156,8 @@ fn free_bytes(world: &World, context: u8) -> u64 {
 }
 
 pub(super) fn free(world: &mut World, step: &Step) -> bool {
-    // The shim carries out what a capture forbids, as promised: from then on the two runs would hold different
-    // blocks, and natively the capture would be broken by what the program does with them.
+    // The shim performs frees that a capture forbids, as promised. After such a free the two runs
+    // would hold different blocks, and natively the program's use of them would break the capture.
     if world.is_forbidden() && matches!(step.op, Op::Free { .. } | Op::FreeAsync { .. }) {
         return false;
     }
@@ -220,7 +220,8 @@ pub(super) fn free(world: &mut World, step: &Step) -> bool {
     true
 }
 
-/// A free of what natively exists and here was refused: from then on both have nothing there.
+/// A free of a block that exists natively and was refused here. After it both sides have nothing
+/// there.
 fn missing_freed(world: &mut World, slot: u8) -> bool {
     let freed = world.theirs.len() >= 2 && world.theirs[world.theirs.len() - 2] == 0;
     let block = &mut world.blocks[usize::from(slot)];
@@ -230,7 +231,7 @@ fn missing_freed(world: &mut World, slot: u8) -> bool {
     false
 }
 
-/// Asks for all that must be free whatever the policy, and gives it back.
+/// Requests all memory that must be free under any policy, and frees it.
 pub(super) fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     const ROOM: u64 = 256 << 20;
     const KEPT: u64 = 128 << 20;
@@ -243,14 +244,15 @@ pub(super) fn probe(world: &mut World, step: &Step, async_: bool) -> bool {
     }
     let device = world.context_devices[usize::from(step.context)];
     let facts = world.facts(device);
-    // What natively is live counts here as well.
+    // Blocks that are live only natively count here as well.
     let missing: u64 = world
         .blocks
         .iter()
         .filter(|block| block.state == State::Missing && block.device == device)
         .map(|block| judge::cost(block.bytes))
         .sum();
-    // A driver's pool keeps pieces of 32 MiB by its threshold; how many depends on where its blocks lie.
+    // A driver's pool keeps pieces of 32 MiB by its threshold; how many depends on where its blocks
+    // lie.
     let kept = if facts.raised { KEPT } else { 0 };
     let taken = facts.held + facts.extra + missing + ROOM + kept;
     let Some(bytes) = world

@@ -1,8 +1,9 @@
-//! What blocks hold: fills, copies, kernels, and host functions.
+//! Contents of blocks: fills, copies, kernels, and host functions.
 
 use super::*;
 
-/// Whether the work would be on a device that the block is not on: that needs access, which is not modelled here.
+/// True if the work is on a device other than the block's. This needs access, which is not modelled
+/// here.
 fn is_strange(world: &World, step: &Step) -> bool {
     let (block, stream) = match step.op {
         Op::Fill { block, stream, .. }
@@ -94,7 +95,8 @@ pub(super) fn contents(world: &mut World, step: &Step) -> bool {
             }
             let complete = length >= target.bytes.min(LOOK as u64);
             if codes == [0; 3] {
-                // What a captured copy reads is known when it runs: nothing is known of its target.
+                // A captured copy reads its source when it runs. The contents of its target are
+                // then unknown.
                 let value = if captured || !complete {
                     0
                 } else {

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// Frees the pools' blocks of a device, as no document says what becomes of them at the end of its primary
-/// context. False if one is left.
+/// Frees the pools' blocks of a device. False if one is left.
+///
+/// No document defines their state after the end of the device's primary context.
 fn drain(world: &mut World, device: u8) -> bool {
     for context in (0..CONTEXTS).rev() {
         if world.contexts[context] != 0 && world.context_devices[context] == device {
@@ -40,7 +41,8 @@ pub(super) fn context(world: &mut World, step: &Step) -> bool {
             }
             let (mut own, mut handle) = (0, 0);
             let code = if green {
-                // The primary context must be there before: its end is the program's to bring about.
+                // The primary context must be there before: its end is the program's to bring
+                // about.
                 if world.contexts[usize::from(device)] == 0 {
                     return false;
                 }

@@ -1,4 +1,4 @@
-//! Pools and graphs.
+//! Steps on pools and graphs.
 
 use super::*;
 
@@ -86,7 +86,8 @@ pub(super) fn pool(world: &mut World, step: &Step) -> bool {
     true
 }
 
-/// What belongs to a capture is over with it: addresses of graphs are not used outside of them here.
+/// Ends a capture, and with it the memory that belongs to it. Addresses of graphs are not used
+/// outside of them here.
 fn capture_over(world: &mut World, key: u64) -> Effects {
     for block in &mut world.blocks {
         if block.kind == Kind::Graph && block.capture == key && block.state == State::Live {

@@ -1,4 +1,5 @@
-//! Virtual memory management: of memory that the program maps itself, and of blocks, where it is wrong.
+//! Virtual memory management: of memory that the program maps itself, and of blocks, where it is
+//! wrong.
 
 use super::ask::PAGE;
 use super::*;
@@ -48,7 +49,7 @@ pub(super) fn retained(world: &mut World, block: &Block, address: u64) -> bool {
     true
 }
 
-/// A change of what is mapped at an address, or what may be done with it: of a block's memory.
+/// Queries or changes the mapping or the access rights at an address of a block.
 pub(super) fn change(world: &mut World, block: &Block, address: u64, question: Question) -> bool {
     let bytes = |pages: u8| usize::from(pages) * PAGE as usize;
     let location = Location::device(block.device);
@@ -86,7 +87,7 @@ pub(super) fn change(world: &mut World, block: &Block, address: u64, question: Q
     true
 }
 
-/// Memory of the program's own is mapped, used, asked about, shared, and given back.
+/// Maps, uses, queries, shares and frees memory of the program's own.
 pub(super) fn own(world: &mut World, pages: u64) -> bool {
     let Some(context) = world.current() else {
         return false;
@@ -110,7 +111,7 @@ pub(super) fn own(world: &mut World, pages: u64) -> bool {
     }
     let freed = call!(world, free_addresses, base, bytes);
     world.seen.push(freed);
-    // What is short is judged by allocations.
+    // Shortages are judged by allocations.
     is_whole || !handles.contains(&Err(OUT_OF_MEMORY))
 }
 

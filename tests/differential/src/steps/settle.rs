@@ -1,9 +1,13 @@
-//! Brings both runs to the same state where they differ: what one of them refused, freed or broke, the other does, too.
+//! Brings both runs to the same state after a difference: one run repeats the other's refusals,
+//! frees and broken captures.
 
 use super::*;
 
-/// A free under work that nothing orders before it is the program's fault, and found natively unless a capture forbids the
-/// free. Here the memory is cached, and would be found when it goes back to the driver or is handed out again.
+/// Forgives a free under work that nothing orders before it.
+///
+/// This is an error of the program. Natively it is found unless a capture forbids the free. Here
+/// the memory is cached: the error would be found when it is returned to the driver or handed out
+/// again.
 pub(super) fn forgive(world: &World, step: &Step) {
     let (Op::Free { block } | Op::FreeAsync { block, .. }) = step.op else {
         return;
@@ -14,8 +18,10 @@ pub(super) fn forgive(world: &World, step: &Step) {
     }
 }
 
-/// A step on a block that was refused here: natively its work comes between other work, and may be waited for or
-/// break captures. Here that is done without the block.
+/// Repeats the effect of a step on a block that was refused here.
+///
+/// Natively its work runs between other work, and may be waited for or break captures. Here this is
+/// done without the block.
 pub(super) fn order_alike(world: &mut World, step: &Step) {
     let breaks = [judge::CAPTURE_UNSUPPORTED, judge::CAPTURE_IMPLICIT];
     if breaks.iter().any(|code| world.theirs.contains(code)) {
@@ -46,7 +52,7 @@ pub(super) fn order_alike(world: &mut World, step: &Step) {
     }
 }
 
-/// Breaks the captures that the same step has broken natively, by a call that does nothing else.
+/// Breaks the captures that the same step has broken natively, by a call without other effects.
 pub(super) fn break_captures(world: &mut World, step: &Step) {
     let stream = match step.op {
         Op::Allocate {
@@ -84,7 +90,7 @@ pub(super) fn break_captures(world: &mut World, step: &Step) {
     call!(world, ctx_set, current);
 }
 
-/// What succeeded here and natively did not is undone.
+/// Undoes an operation that succeeded here and failed natively.
 fn even_out(world: &mut World, step: &Step) {
     match step.op {
         // Freed here, and live natively until it is freed once more.

@@ -1,23 +1,23 @@
-//! What crosses the boundary to C: arguments in and out, and functions to call back.
+//! Types at the boundary to C: arguments in and out, and callback functions.
 
 use crate::codes::{INVALID_VALUE, Outcome};
 
 pub use crate::structs::*;
 
-/// Where a C caller wants a result; may be null.
+/// Address to which a C caller wants a result written; may be null.
 ///
-/// Only C code makes one, and the driver API obliges it to pass null or a valid address.
+/// Only C code makes one. The driver API obliges it to pass null or a valid address.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// A result that the caller does not want.
+    /// Returns a null address, for a result that the caller does not want.
     pub fn nowhere() -> Self {
         Out(std::ptr::null_mut())
     }
 
-    /// Stores a result that the caller must want.
+    /// Stores a result. Returns an error if the address is null.
     pub fn put(self, value: T) -> Outcome {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
@@ -26,7 +26,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    /// Stores a result if the caller wants it.
+    /// Stores a result, unless the address is null.
     pub fn maybe(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: the caller of the C function passed null or an address it may be written to.
@@ -34,17 +34,17 @@ impl<T> Out<T> {
         }
     }
 
-    /// The same place for another type.
+    /// Returns the same address as an address of another type.
     pub fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
 
-    /// Whether the caller does not want the result.
+    /// True if the caller does not want the result.
     pub fn is_null(&self) -> bool {
         self.0.is_null()
     }
 
-    /// An error if there is nowhere to put a result: to be asked before anything is done.
+    /// Returns an error if the address is null. Callers check this before they have any effect.
     pub fn required(self) -> Outcome {
         if self.0.is_null() {
             Err(INVALID_VALUE)
@@ -53,14 +53,14 @@ impl<T> Out<T> {
         }
     }
 
-    /// Stores element `index` of an array that the caller provides.
+    /// Stores element `index` of an array that the caller provides, unless the address is null.
     pub fn put_at(self, index: usize, value: T) {
         Out(self.0.wrapping_add(index)).maybe(value);
     }
 }
 
 impl<T: Copy> Out<T> {
-    /// What the place holds now, for arguments that go in and out.
+    /// Returns the value at the address now, for arguments that go in and out.
     pub fn get(self) -> Outcome<T> {
         In(self.0.cast_const()).get()
     }
@@ -72,25 +72,25 @@ impl<T> From<&mut T> for Out<T> {
     }
 }
 
-/// Where a C caller keeps an argument; may be null. See [`Out`] for who makes one.
+/// Address of an argument in a C caller; may be null. Only C code makes one, as with [`Out`].
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct In<T>(*const T);
 
 impl<T> In<T> {
-    /// The same place for another type.
+    /// Returns the same address as an address of another type.
     pub fn cast<U>(self) -> In<U> {
         In(self.0.cast())
     }
 }
 
 impl<T: Copy> In<T> {
-    /// The argument, which the caller must give.
+    /// Returns the argument. A null address is an error.
     pub fn get(self) -> Outcome<T> {
         self.at(0)
     }
 
-    /// Element `index` of an array.
+    /// Returns element `index` of an array. A null address is an error.
     pub fn at(self, index: usize) -> Outcome<T> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
@@ -99,7 +99,7 @@ impl<T: Copy> In<T> {
         Ok(unsafe { self.0.wrapping_add(index).read_unaligned() })
     }
 
-    /// The first `count` elements of an array.
+    /// Returns the first `count` elements of an array.
     pub fn list(self, count: usize) -> Outcome<Vec<T>> {
         (0..count).map(|index| self.at(index)).collect()
     }
@@ -111,13 +111,13 @@ impl<T> From<&T> for In<T> {
     }
 }
 
-/// A C string argument; may be null. See [`Out`] for who makes one.
+/// A C string argument; may be null. Only C code makes one, as with [`Out`].
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Text(*const libc::c_char);
 
 impl Text {
-    /// The text, which the caller must give.
+    /// Returns the text. A null address is an error.
     pub fn get(self) -> Outcome<String> {
         if self.0.is_null() {
             return Err(INVALID_VALUE);
@@ -134,18 +134,18 @@ impl From<&'static std::ffi::CStr> for Text {
     }
 }
 
-/// `CUstreamCallback` and `CUhostFn` take such a pointer back.
+/// Argument of a callback (`CUstreamCallback`, `CUhostFn`), passed to it unchanged.
 pub type UserData = *mut libc::c_void;
 
-/// `CUhostFn`.
+/// Callback of `cuLaunchHostFunc` and of host nodes (`CUhostFn`).
 pub type HostFn = Option<unsafe extern "C" fn(UserData)>;
 
-/// `CUstreamCallback`.
+/// Callback of `cuStreamAddCallback` (`CUstreamCallback`).
 pub type StreamCallback = Option<unsafe extern "C" fn(u64, u32, UserData)>;
 
-/// `CU_STREAM_LEGACY`.
+/// Handle `CU_STREAM_LEGACY`.
 pub const STREAM_LEGACY: u64 = 1;
-/// `CU_STREAM_PER_THREAD`.
+/// Handle `CU_STREAM_PER_THREAD`.
 pub const STREAM_PER_THREAD: u64 = 2;
-/// `CU_STREAM_NON_BLOCKING`.
+/// Flag `CU_STREAM_NON_BLOCKING`.
 pub const STREAM_NON_BLOCKING: u32 = 1;

@@ -1,4 +1,5 @@
-//! Advice about managed memory: accepted, and nothing follows from it but an item in the stream.
+//! Advice about managed memory: accepted without effect. A prefetch adds an empty item to its
+//! stream.
 
 use crate::abi::{In, MemLocation, Out};
 use crate::api::Via;
@@ -30,10 +31,10 @@ fn prefetch(via: Via, address: u64, bytes: usize, stream: u64) -> Outcome {
     crate::work::submit(&mut state, key, Work::Empty)
 }
 
-/// Attributes of ranges have these numbers (`CUmem_range_attribute`).
+/// Numbers of the attributes of a range (`CUmem_range_attribute`).
 const RANGE_ATTRIBUTES: std::ops::RangeInclusive<u32> = 1..=8;
 
-/// Writes an attribute of a range: no advice is kept here.
+/// Writes an attribute of a range as zeros: no advice is kept here.
 fn attribute(data: Out<u8>, bytes: usize, number: u32) -> Outcome {
     data.required()?;
     if !RANGE_ATTRIBUTES.contains(&number) || bytes == 0 || !bytes.is_multiple_of(4) {
@@ -54,19 +55,19 @@ api! {
         is_managed(&lock()?, address, bytes)?;
         (0..count).try_for_each(|index| attribute(data.at(index)?, rooms.at(index)?, numbers.at(index)?))
     }
-    /// Says how memory will be used.
+    /// Accepts advice on the use of managed memory.
     cuMemAdvise 8000 => fn cuMemAdvise(address: u64, bytes: usize, _advice: u32, _device: i32) {
         advise(address, bytes)
     }
-    /// Says how memory will be used.
+    /// Accepts advice on the use of managed memory.
     cuMemAdvise 12020 => fn cuMemAdvise_v2(address: u64, bytes: usize, _advice: u32, _location: MemLocation) {
         advise(address, bytes)
     }
-    /// Moves memory to where it will be used.
+    /// Accepts a prefetch of managed memory to a device.
     cuMemPrefetchAsync 8000 => fn cuMemPrefetchAsync | cuMemPrefetchAsync_ptsz[via](address: u64, bytes: usize, _device: i32, stream: u64) {
         prefetch(via, address, bytes, stream)
     }
-    /// Moves memory to where it will be used.
+    /// Accepts a prefetch of managed memory to a location.
     cuMemPrefetchAsync 12020 => fn cuMemPrefetchAsync_v2 | cuMemPrefetchAsync_v2_ptsz[via](address: u64, bytes: usize, _location: MemLocation, _flags: u32, stream: u64) {
         prefetch(via, address, bytes, stream)
     }

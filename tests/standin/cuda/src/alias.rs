@@ -1,25 +1,25 @@
-//! Where mapped addresses lead: one piece of physical memory can be reached through several.
+//! Translation of mapped addresses to places: several addresses can reach one piece of physical
+//! memory.
 //!
-//! Physical memory has a *place* of its own, above every address and never given out twice. Memory
-//! that is not mapped has its address for a place.
+//! Physical memory has *places* of its own, above every address and never assigned twice. The place
+//! of memory that is not mapped is its address.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Places of physical memory begin here, above every address.
+/// First place of physical memory, above every address.
 pub const PHYSICAL: u64 = 1 << 63;
 
-/// Bytes as someone reaches them: by address, with the way from there to their places.
+/// Bytes that work reaches by address, with the shift from there to their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// The addresses.
     pub addresses: Range<u64>,
-    /// Added to an address, modulo 2^64, it gives the place. 0 for memory that is not mapped.
+    /// Difference from an address to its place, modulo 2^64. 0 for memory that is not mapped.
     pub shift: u64,
 }
 
 impl Reach {
-    /// The places of the bytes.
+    /// Returns the places of the bytes.
     pub fn places(&self) -> Range<u64> {
         let place = |address: u64| address.wrapping_add(self.shift);
         place(self.addresses.start)..place(self.addresses.end)
@@ -33,7 +33,7 @@ impl From<Range<u64>> for Reach {
     }
 }
 
-/// How findings name places that two parties reach, each by its own shift.
+/// Returns the text in findings for places reached by two parties, each by its own shift.
 pub fn name(places: &Range<u64>, mine: u64, theirs: u64) -> String {
     let bytes = |shift: u64| {
         let address = |place: u64| place.wrapping_sub(shift);
@@ -60,13 +60,13 @@ struct Mapping {
 pub struct Aliases(BTreeMap<u64, Mapping>);
 
 impl Aliases {
-    /// The addresses lead to the places from `place` on. They led nowhere before.
+    /// Maps the addresses to the places from `place` on. They must not be mapped yet.
     pub fn map(&mut self, addresses: Range<u64>, place: u64) {
         let (end, shift) = (addresses.end, place.wrapping_sub(addresses.start));
         self.0.insert(addresses.start, Mapping { end, shift });
     }
 
-    /// The mappings that begin within the addresses are gone.
+    /// Removes the mappings that begin within the addresses.
     pub fn unmap(&mut self, addresses: &Range<u64>) {
         while let Some((start, _)) = self.0.range(addresses.clone()).next() {
             let start = *start;
@@ -74,7 +74,7 @@ impl Aliases {
         }
     }
 
-    /// The addresses, cut where the way to their places changes.
+    /// Splits the addresses at every change of the shift to their places.
     pub fn reach(&self, addresses: Range<u64>) -> impl Iterator<Item = Reach> {
         let mut at = addresses.start;
         std::iter::from_fn(move || {

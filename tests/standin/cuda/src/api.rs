@@ -1,47 +1,46 @@
-//! How a driver function is written down: once, with its name, version and variants.
+//! Definition of a driver function in one place, with its name, version and variants.
 //!
-//! From that come the exported symbols and the module's part of the table that
-//! `cuGetProcAddress` searches.
+//! The `api!` macro makes the exported symbols from it. It also makes the module's part of the
+//! table that `cuGetProcAddress` searches.
 
 use crate::codes::{CUresult, Outcome};
 
-/// Which default stream a variant of a function means by stream 0.
+/// Default stream that a variant of a function means by stream 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     /// The legacy stream of the context.
     Legacy,
-    /// The thread's own: the `_ptsz` and `_ptds` variants.
+    /// The thread's own stream: the `_ptsz` and `_ptds` variants.
     PerThread,
 }
 
 /// One variant of a function.
 pub struct Proc {
-    /// Name without suffixes, as `cuGetProcAddress` is asked for it.
+    /// Name without suffixes, as callers of `cuGetProcAddress` pass it.
     pub name: &'static str,
     /// CUDA version in which this variant appeared.
     pub version: i32,
-    /// Exported symbol.
+    /// Symbol that the library exports.
     pub symbol: &'static str,
-    /// Which default stream it means; none where it takes no stream.
+    /// Default stream that the variant means; none if it takes no stream.
     pub via: Option<Via>,
-    /// Entry point.
     pub address: Entry,
 }
 
-/// An entry point.
+/// Address of an exported function.
 pub struct Entry(pub *const ());
 
 // SAFETY: the address of a function means the same in every thread.
 unsafe impl Sync for Entry {}
 
-/// `_ptsz` and `_ptds` variants appeared in CUDA 7.0, for functions older than that.
+/// CUDA version of the `_ptsz` and `_ptds` variants of functions older than CUDA 7.0.
 pub const PER_THREAD_SINCE: i32 = 7000;
 
-/// Runs the body of a driver function.
+/// Runs the body of a driver function, unless the function is disabled or lacking.
 pub fn call(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
     // Keeps functions with equal bodies at different addresses, as the real ones are.
     std::hint::black_box(symbol);
-    // An older driver would not export what is disabled; that much cannot be played.
+    // An older driver would not export a disabled function. The stand-in cannot hide an export.
     if crate::procs::is_disabled(symbol) || crate::procs::is_lacking(symbol) {
         return crate::codes::NOT_SUPPORTED;
     }
@@ -60,7 +59,7 @@ pub fn call(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
 /// ```
 macro_rules! api {
     (@build [$($procs:tt)*]) => {
-        /// The functions of this module.
+        /// Driver functions of this module.
         pub static PROCS: &[$crate::api::Proc] = &[$($procs)*];
     };
     (@build [$($procs:tt)*]

@@ -1,4 +1,4 @@
-//! Arrays and mipmapped arrays: real memory, in rows.
+//! Arrays and mipmapped arrays, as rows in real memory.
 
 use crate::abi::{Array3DDescriptor, ArrayDescriptor, In, Out};
 use crate::capture;
@@ -6,29 +6,28 @@ use crate::codes::{INVALID_HANDLE, INVALID_VALUE, Outcome};
 use crate::memory::Kind;
 use crate::state::{State, lock};
 
-/// One array.
 #[derive(Clone)]
 pub struct Array {
-    /// What it was made from.
+    /// Descriptor that the array was made from.
     pub descriptor: Array3DDescriptor,
-    /// Its memory.
+    /// Address of its first byte.
     pub address: u64,
-    /// From row to row, in bytes.
+    /// Distance from row to row, in bytes.
     pub pitch: u64,
-    /// From slice to slice, in bytes.
+    /// Distance from slice to slice, in bytes.
     pub slice: u64,
-    /// Its context.
+    /// Handle of the context that owns it.
     pub context: u64,
-    /// Arrays of its levels, if mipmapped.
+    /// Handles of its levels, if it is mipmapped.
     pub levels: Vec<u64>,
-    /// Whether it is one level of another and goes with it.
+    /// True for a level of a mipmapped array. It is destroyed with the mipmapped array.
     pub is_level: bool,
 }
 
-/// No side of an array is longer, in elements: the limits of an H100 for one and two dimensions.
+/// Limit of each side of an array, in elements: an H100's for one and two dimensions.
 const LONGEST: usize = 131_072;
 
-/// Bytes of one channel, by `CUarray_format`.
+/// Returns the bytes of one channel, by `CUarray_format`.
 fn channel_bytes(format: u32) -> Outcome<u64> {
     match format {
         0x01 | 0x08 => Ok(1),
@@ -38,7 +37,7 @@ fn channel_bytes(format: u32) -> Outcome<u64> {
     }
 }
 
-/// Pitch, slice and whole size in bytes.
+/// Returns pitch, slice and whole size, in bytes.
 fn layout(descriptor: &Array3DDescriptor) -> Outcome<(u64, u64, u64)> {
     let longest = descriptor
         .width
@@ -128,13 +127,13 @@ fn destroy(handle: u64, is_mipmapped: bool) -> Outcome {
     state.release(address)
 }
 
-/// A destroyed context's arrays are gone with it.
+/// Forgets the arrays of a context that is destroyed.
 pub fn context_gone(state: &mut State, context: u64) {
     state.arrays.retain(|_, array| array.context != context);
 }
 
 api! {
-    /// An array of one or two dimensions.
+    /// Makes an array of one or two dimensions.
     cuArrayCreate 3020 => fn cuArrayCreate_v2(array: Out<u64>, descriptor: In<ArrayDescriptor>) {
         array.required()?;
         let flat = descriptor.get()?;
@@ -147,16 +146,16 @@ api! {
             flags: 0,
         }, 0)?)
     }
-    /// An array of up to three dimensions.
+    /// Makes an array of up to three dimensions.
     cuArray3DCreate 3020 => fn cuArray3DCreate_v2(array: Out<u64>, descriptor: In<Array3DDescriptor>) {
         array.required()?;
         array.put(create(descriptor.get()?, 0)?)
     }
-    /// Gives it back.
+    /// Destroys an array and frees its memory.
     cuArrayDestroy 2000 => fn cuArrayDestroy(array: u64) {
         destroy(array, false)
     }
-    /// What it was made from.
+    /// Reports width, height, format and channels of an array.
     cuArrayGetDescriptor 3020 => fn cuArrayGetDescriptor_v2(descriptor: Out<ArrayDescriptor>, array: u64) {
         let state = lock()?;
         let from = state.arrays.get(array)?.descriptor;
@@ -167,23 +166,23 @@ api! {
             channels: from.channels,
         })
     }
-    /// What it was made from.
+    /// Reports the descriptor that an array was made from.
     cuArray3DGetDescriptor 3020 => fn cuArray3DGetDescriptor_v2(descriptor: Out<Array3DDescriptor>, array: u64) {
         descriptor.put(lock()?.arrays.get(array)?.descriptor)
     }
-    /// An array with smaller and smaller levels.
+    /// Makes a mipmapped array, whose levels halve in size.
     cuMipmappedArrayCreate 5000 => fn cuMipmappedArrayCreate(array: Out<u64>, descriptor: In<Array3DDescriptor>, levels: u32) {
         array.required()?;
-        // No levels asked for is one.
+        // A request for 0 levels makes one level.
         array.put(create(descriptor.get()?, levels.clamp(1, 32))?)
     }
-    /// One of the levels.
+    /// Returns the array of one level.
     cuMipmappedArrayGetLevel 5000 => fn cuMipmappedArrayGetLevel(level: Out<u64>, array: u64, index: u32) {
         let state = lock()?;
         let levels = &state.arrays.get(array)?.levels;
         level.put(*levels.get(index as usize).ok_or(INVALID_VALUE)?)
     }
-    /// Gives it back.
+    /// Destroys a mipmapped array with its levels.
     cuMipmappedArrayDestroy 5000 => fn cuMipmappedArrayDestroy(array: u64) {
         destroy(array, true)
     }

@@ -1,4 +1,4 @@
-//! Claims on contexts, as of CUDA 2.
+//! Claims on contexts: an interface of CUDA 2.
 
 use crate::abi::Out;
 use crate::codes::{INVALID_CONTEXT, INVALID_VALUE};
@@ -6,7 +6,7 @@ use crate::context;
 use crate::state::lock;
 
 api! {
-    /// One claim more on the current context.
+    /// Adds a claim on the current context.
     cuCtxAttach 2000 => fn cuCtxAttach(context: Out<u64>, flags: u32) {
         context.required()?;
         let mut state = lock()?;
@@ -17,7 +17,7 @@ api! {
         state.contexts.get_mut(current)?.attached += 1;
         context.put(current)
     }
-    /// One claim fewer on the current context; the last one ends it.
+    /// Drops a claim on the current context. Without further claims, destroys it.
     cuCtxDetach 2000 => fn cuCtxDetach(context: u64) {
         let mut state = lock()?;
         if state.current()? != context {

@@ -1,4 +1,4 @@
-//! Stream capture: which streams take part, what is forbidden meanwhile, and what a forbidden call invalidates.
+//! Stream capture: the streams in it, the calls that it forbids, and its invalidation by them.
 
 use crate::codes::{
     CAPTURED_EVENT, ILLEGAL_STATE, INVALID_VALUE, Outcome, STREAM_CAPTURE_IMPLICIT,
@@ -12,19 +12,19 @@ use crate::thread;
 use crate::timeline::Kind;
 use crate::work::Work;
 
-/// `CUstreamCaptureMode`.
+/// Value of `CUstreamCaptureMode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// No thread may make unsafe calls.
+    /// Forbids unsafe calls to every thread.
     Global,
-    /// The capturing thread may not.
+    /// Forbids unsafe calls to the capturing thread only.
     ThreadLocal,
-    /// All threads may.
+    /// Forbids unsafe calls to no thread.
     Relaxed,
 }
 
 impl Mode {
-    /// The mode of a number.
+    /// Returns the mode for a number of the API.
     pub fn from_number(number: u32) -> Outcome<Mode> {
         match number {
             0 => Ok(Mode::Global),
@@ -35,23 +35,23 @@ impl Mode {
     }
 }
 
-/// One capture under way.
+/// A capture that has begun and not ended.
 #[derive(Debug)]
 pub struct Capture {
     /// Number that no other capture has.
     pub id: u64,
-    /// The stream it began on.
+    /// Stream on which it began.
     pub origin: u64,
-    /// Its graph.
+    /// Handle of the graph that it builds.
     pub graph: u64,
-    /// Whether the graph existed before, and so stays if the capture fails.
+    /// True if the graph existed before the capture. Such a graph stays if the capture fails.
     pub into_given_graph: bool,
     mode: Mode,
     thread: u64,
     is_valid: bool,
 }
 
-/// All captures under way.
+/// All captures that have begun and not ended.
 #[derive(Debug, Default)]
 pub struct Captures {
     open: Vec<Capture>,
@@ -73,23 +73,26 @@ impl Captures {
     }
 }
 
-/// A stream's part in a capture.
+/// Part of a stream in a capture.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Which capture.
+    /// Number that identifies the capture.
     pub capture: u64,
-    /// The nodes that the next one depends on.
+    /// Nodes on which the stream's next node depends.
     pub tail: Vec<u64>,
 }
 
-/// A place in a capture, as an event marks it.
+/// Point in a capture that an event marks.
 #[derive(Clone, Debug)]
 pub struct Mark {
     capture: u64,
     nodes: Vec<u64>,
 }
 
-/// A call that a capture may forbid: it could synchronise, or allocate where the graph should.
+/// Checks a call that a capture may forbid. Such a call could synchronise, or allocate outside the
+/// graph.
+///
+/// A capture that forbids it becomes invalid.
 pub fn unsafe_call(state: &mut State) -> Outcome {
     if state.captures.open.is_empty() {
         return Ok(());
@@ -112,7 +115,8 @@ pub fn unsafe_call(state: &mut State) -> Outcome {
     }
 }
 
-/// A call about all streams of a context: forbidden in any mode while one of them captures.
+/// Checks a call about all streams of a context. It is forbidden in any mode while one of them
+/// captures.
 pub fn context_call(state: &mut State, context: u64) -> Outcome {
     if state.captures.open.is_empty() {
         return Ok(());
@@ -132,7 +136,8 @@ pub fn context_call(state: &mut State, context: u64) -> Outcome {
     }
 }
 
-/// Work on the legacy stream, or a wait for it: it would depend on blocking streams that capture.
+/// Checks work on the legacy stream, or a wait for it. It would depend on blocking streams that
+/// capture.
 pub fn legacy_call(state: &mut State, stream: u64) -> Outcome {
     if state.captures.open.is_empty() {
         return Ok(());
@@ -161,7 +166,7 @@ fn legacy_conflicts(state: &State, stream: u64) -> Outcome<Vec<u64>> {
         .collect())
 }
 
-/// A synchronous call on a default stream.
+/// Checks a synchronous call on a default stream.
 pub fn sync_call(state: &mut State, stream: u64) -> Outcome {
     if is_in_capture(state, stream)? {
         return refuse(state, stream);
@@ -170,7 +175,7 @@ pub fn sync_call(state: &mut State, stream: u64) -> Outcome {
     unsafe_call(state)
 }
 
-/// A synchronous copy or set: other than asking or waiting it is no unsafe call (recorded.txt).
+/// Checks a synchronous copy or set. Unlike a query or a wait it is no unsafe call (recorded.txt).
 pub fn copy_call(state: &mut State, stream: u64) -> Outcome {
     if is_in_capture(state, stream)? {
         return refuse(state, stream);
@@ -178,12 +183,12 @@ pub fn copy_call(state: &mut State, stream: u64) -> Outcome {
     legacy_call(state, stream)
 }
 
-/// The host asks about a stream or waits for it.
+/// Checks a query of a stream, or a wait for it, by the host.
 pub fn host_call(state: &mut State, stream: u64) -> Outcome {
     sync_call(state, stream)
 }
 
-/// The host asks about an event or waits for it.
+/// Checks a query of an event, or a wait for it, by the host.
 pub fn event_call(state: &mut State, event: u64) -> Outcome {
     if let Recorded::Captured(mark) = &state.events.get(event)?.recorded {
         let id = mark.capture;
@@ -193,7 +198,7 @@ pub fn event_call(state: &mut State, event: u64) -> Outcome {
     unsafe_call(state)
 }
 
-/// Whether work on the stream goes into a graph. An error if the capture is broken already.
+/// True if work on the stream goes into a graph. Returns an error if the capture is invalid.
 pub fn is_in_capture(state: &State, stream: u64) -> Outcome<bool> {
     let Some(part) = &state.streams.get(stream)?.capture else {
         return Ok(false);
@@ -205,7 +210,7 @@ pub fn is_in_capture(state: &State, stream: u64) -> Outcome<bool> {
     }
 }
 
-/// Refuses a call on a capturing stream, which breaks the capture.
+/// Refuses a call on a capturing stream and invalidates the capture.
 pub fn refuse(state: &mut State, stream: u64) -> Outcome {
     if let Some(part) = &state.streams.get(stream)?.capture {
         let id = part.capture;
@@ -214,12 +219,12 @@ pub fn refuse(state: &mut State, stream: u64) -> Outcome {
     Err(STREAM_CAPTURE_UNSUPPORTED)
 }
 
-/// Adds work to the graph that the stream captures, after the stream's last.
+/// Adds work to the graph that the stream captures, after the stream's last node.
 pub fn append(state: &mut State, stream: u64, work: Work) -> Outcome {
     append_node(state, stream, work).map(drop)
 }
 
-/// As [`append`]; the node.
+/// Adds work as [`append`] does, and returns the node.
 pub fn append_node(state: &mut State, stream: u64, work: Work) -> Outcome<u64> {
     let part = state
         .streams
@@ -235,7 +240,7 @@ pub fn append_node(state: &mut State, stream: u64, work: Work) -> Outcome<u64> {
     Ok(node)
 }
 
-/// The place that a capturing stream has come to.
+/// Returns the present point of a capturing stream in its capture.
 pub fn mark(state: &State, stream: u64) -> Outcome<Mark> {
     let part = state
         .streams
@@ -249,7 +254,7 @@ pub fn mark(state: &State, stream: u64) -> Outcome<Mark> {
     })
 }
 
-/// A capturing stream waits for an event.
+/// Makes the next node of a capturing stream depend on an event.
 pub fn wait_in_capture(state: &mut State, stream: u64, recorded: &Recorded) -> Outcome {
     let part = state
         .streams
@@ -278,7 +283,7 @@ pub fn wait_in_capture(state: &mut State, stream: u64, recorded: &Recorded) -> O
     Err(code)
 }
 
-/// A stream that does not capture waits for an event that marks a place in a capture: it joins.
+/// Adds a stream to a capture. The stream did not capture, and waits for an event of the capture.
 pub fn join(state: &mut State, stream: u64, mark: &Mark) -> Outcome {
     match state.captures.get(mark.capture) {
         None => return Err(CAPTURED_EVENT),
@@ -298,7 +303,7 @@ pub fn join(state: &mut State, stream: u64, mark: &Mark) -> Outcome {
     Ok(())
 }
 
-/// Begins a capture, into `graph` after `tail` or into a new one.
+/// Begins a capture, into `graph` after `tail` or into a new graph.
 pub fn begin(state: &mut State, stream: u64, mode: u32, into: Option<(u64, Vec<u64>)>) -> Outcome {
     let mode = Mode::from_number(mode)?;
     let kind = state.streams.get(stream)?.kind;
@@ -325,7 +330,7 @@ pub fn begin(state: &mut State, stream: u64, mode: u32, into: Option<(u64, Vec<u
     Ok(())
 }
 
-/// Ends a capture; its graph.
+/// Ends a capture and returns its graph.
 pub fn end(state: &mut State, stream: u64) -> Outcome<u64> {
     let part = state
         .streams
@@ -340,7 +345,7 @@ pub fn end(state: &mut State, stream: u64) -> Outcome<u64> {
         return Err(STREAM_CAPTURE_UNMATCHED);
     }
     if capture.mode != Mode::Relaxed && capture.thread != thread::id() {
-        // The capture is over all the same.
+        // The capture ends all the same.
         close(state, id);
         return Err(STREAM_CAPTURE_WRONG_THREAD);
     }
@@ -378,7 +383,7 @@ fn close(state: &mut State, id: u64) {
     }
 }
 
-/// A stream's capture as `CUstreamCaptureStatus` (0 none, 1 active, 2 invalidated), with the capture.
+/// Returns a stream's `CUstreamCaptureStatus` (0 none, 1 active, 2 invalidated) and its capture.
 pub fn status(state: &State, stream: u64) -> Outcome<(u32, Option<&Capture>)> {
     if !legacy_conflicts(state, stream)?.is_empty() {
         return Err(STREAM_CAPTURE_IMPLICIT);
@@ -392,7 +397,8 @@ pub fn status(state: &State, stream: u64) -> Outcome<(u32, Option<&Capture>)> {
     )
 }
 
-/// A destroyed stream takes no further part: the capture that it began is over, another is broken.
+/// Removes a destroyed stream from its capture. A capture that began on it ends; another becomes
+/// invalid.
 pub fn forget_stream(state: &mut State, stream: u64) -> Outcome {
     if let Some(part) = state.streams.get_mut(stream)?.capture.take() {
         let id = part.capture;
@@ -405,7 +411,7 @@ pub fn forget_stream(state: &mut State, stream: u64) -> Outcome {
     Ok(())
 }
 
-/// A destroyed context's captures are gone.
+/// Ends the captures of a destroyed context.
 pub fn forget_context(state: &mut State, context: u64) {
     let gone: Vec<u64> = state
         .streams

@@ -1,4 +1,4 @@
-//! The capture functions.
+//! Driver functions for stream capture.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use crate::state::lock;
 use crate::thread;
 
 thread_local! {
-    /// What the pointers of the last `cuStreamGetCaptureInfo` of the thread point to.
+    /// Targets of the pointers that the thread's last `cuStreamGetCaptureInfo` returned.
     static GIVEN: RefCell<(Vec<u64>, Vec<EdgeData>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
@@ -85,17 +85,17 @@ fn update(via: Via, stream: u64, nodes: In<u64>, count: usize, flags: u32) -> Ou
     Ok(())
 }
 
-/// A list of nodes, which may be missing if it is empty.
+/// Reads a list of nodes, which may be null if `count` is 0.
 pub fn nodes_or_none(nodes: In<u64>, count: usize) -> Outcome<Vec<u64>> {
     nodes.list(count)
 }
 
 api! {
-    /// Begins a capture, in global mode.
+    /// Begins a capture in global mode.
     cuStreamBeginCapture 10000 => fn cuStreamBeginCapture | cuStreamBeginCapture_ptsz[via](stream: u64) {
         begin(via, stream, 0)
     }
-    /// Begins a capture.
+    /// Begins a capture in the given mode.
     cuStreamBeginCapture 10010 => fn cuStreamBeginCapture_v2 | cuStreamBeginCapture_v2_ptsz[via](stream: u64, mode: u32) {
         begin(via, stream, mode)
     }
@@ -107,7 +107,7 @@ api! {
         state.graphs.get(graph)?;
         capture::begin(&mut state, key, mode, Some((graph, nodes)))
     }
-    /// Ends a capture.
+    /// Ends a capture and returns its graph.
     cuStreamEndCapture 10000 => fn cuStreamEndCapture | cuStreamEndCapture_ptsz[via](stream: u64, graph: Out<u64>) {
         graph.required()?;
         let mut state = lock()?;
@@ -115,33 +115,34 @@ api! {
         graph.put(0)?;
         graph.put(capture::end(&mut state, key)?)
     }
-    /// Whether a stream captures.
+    /// Reports the capture status of a stream.
     cuStreamIsCapturing 10000 => fn cuStreamIsCapturing | cuStreamIsCapturing_ptsz[via](stream: u64, status: Out<u32>) {
         let mut state = lock()?;
         let key = state.stream(via, stream)?;
         status.put(capture::status(&state, key)?.0)
     }
-    /// A stream's capture.
+    /// Reports status and number of a stream's capture.
     cuStreamGetCaptureInfo 10010 => fn cuStreamGetCaptureInfo | cuStreamGetCaptureInfo_ptsz[via](stream: u64, status: Out<u32>, id: Out<u64>) {
         info(via, stream, Info { status, id, graph: nowhere(), nodes: nowhere(), edges: nowhere(), count: nowhere() })
     }
-    /// A stream's capture, with its graph.
+    /// Reports a stream's capture, with its graph and the nodes of its next dependencies.
     cuStreamGetCaptureInfo 11030 => fn cuStreamGetCaptureInfo_v2 | cuStreamGetCaptureInfo_v2_ptsz[via](stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<*const u64>, count: Out<usize>) {
         info(via, stream, Info { status, id, graph, nodes, edges: nowhere(), count })
     }
-    /// A stream's capture, with its graph and edges.
+    /// Reports a stream's capture, with its graph, nodes and edges.
     cuStreamGetCaptureInfo 12030 => fn cuStreamGetCaptureInfo_v3 | cuStreamGetCaptureInfo_v3_ptsz[via](stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>, nodes: Out<*const u64>, edges: Out<*const EdgeData>, count: Out<usize>) {
         info(via, stream, Info { status, id, graph, nodes, edges, count })
     }
-    /// Changes what a capturing stream's next node depends on.
+    /// Changes the dependencies of a capturing stream's next node.
     cuStreamUpdateCaptureDependencies 11030 => fn cuStreamUpdateCaptureDependencies | cuStreamUpdateCaptureDependencies_ptsz[via](stream: u64, nodes: In<u64>, count: usize, flags: u32) {
         update(via, stream, nodes, count, flags)
     }
-    /// Changes what a capturing stream's next node depends on.
+    /// Changes the dependencies of a capturing stream's next node.
     cuStreamUpdateCaptureDependencies 12030 => fn cuStreamUpdateCaptureDependencies_v2 | cuStreamUpdateCaptureDependencies_v2_ptsz[via](stream: u64, nodes: In<u64>, _edges: In<EdgeData>, count: usize, flags: u32) {
         update(via, stream, nodes, count, flags)
     }
-    /// Exchanges the way in which the thread's calls interact with captures.
+    /// Exchanges the thread's capture mode. The mode decides which unsafe calls the thread may
+    /// make.
     cuThreadExchangeStreamCaptureMode 10010 => fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
         lock()?;
         let wanted = Mode::from_number(mode.get()?)?;

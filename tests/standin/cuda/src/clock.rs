@@ -1,24 +1,24 @@
-//! Vector clocks: how far along each lane of work something is known to be ordered.
+//! Vector clocks: for each lane of work, the last item known to be ordered before.
 
-/// Index of a lane, one sequence of work (a stream).
+/// Index of a lane: one sequence of work (a stream).
 pub type Lane = u32;
 
-/// For each lane, the number of its last item that is ordered before the clock's owner.
+/// Number of the last item of each lane that is ordered before the clock's owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u64>);
 
 impl Clock {
-    /// The last item of `lane` that is ordered before.
+    /// Returns the number of the last item of `lane` that is ordered before.
     pub fn get(&self, lane: Lane) -> u64 {
         self.0.get(lane as usize).copied().unwrap_or(0)
     }
 
-    /// Whether item `seq` of `lane` is ordered before.
+    /// True if item `seq` of `lane` is ordered before.
     pub fn covers(&self, lane: Lane, seq: u64) -> bool {
         self.get(lane) >= seq
     }
 
-    /// Everything up to item `seq` of `lane` is ordered before. Never goes back.
+    /// Marks every item of `lane` up to `seq` as ordered before. Never lowers the number.
     pub fn advance(&mut self, lane: Lane, seq: u64) {
         let index = lane as usize;
         if self.0.len() <= index {
@@ -27,13 +27,13 @@ impl Clock {
         self.0[index] = self.0[index].max(seq);
     }
 
-    /// Whether all that `other` knows is known here.
+    /// True if every item that `other` covers is covered here.
     pub fn includes(&self, other: &Clock) -> bool {
         let mut lanes = other.0.iter().enumerate();
         lanes.all(|(lane, seq)| self.covers(lane as Lane, *seq))
     }
 
-    /// What `other` knows is known here too. Says whether that was news.
+    /// Covers every item that `other` covers. Returns true if the clock changed.
     pub fn join(&mut self, other: &Clock) -> bool {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);

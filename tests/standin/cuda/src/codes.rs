@@ -4,12 +4,12 @@
 /// A result of the driver API, as C sees it.
 pub type CUresult = u32;
 
-/// What a call of ours comes to: `Err` carries any code but `CUDA_SUCCESS`.
+/// Result of a call inside the stand-in. `Err` carries any code but `CUDA_SUCCESS`.
 pub type Outcome<T = ()> = Result<T, CUresult>;
 
 macro_rules! codes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
-        // All codes have names, whether or not something here answers with them.
+        // All codes have names, including codes that nothing here returns.
         $(#[doc = $text] #[allow(dead_code)] pub const $name: CUresult = $value;)*
 
         /// C name and text of each code.
@@ -82,7 +82,7 @@ codes! {
     UNKNOWN = 999, "unknown error";
 }
 
-/// C name and text of a code that the driver knows.
+/// Returns C name and text of a code that the driver knows.
 pub fn texts(code: CUresult) -> Option<(&'static core::ffi::CStr, &'static core::ffi::CStr)> {
     TABLE
         .iter()

@@ -1,4 +1,4 @@
-//! Contexts: made, current, synchronised.
+//! Contexts: creation, the current context of each thread, limits, synchronisation and destruction.
 
 use std::collections::HashMap;
 
@@ -11,33 +11,36 @@ use crate::state::{Guard, State, lock, now};
 use crate::timeline::{ContextId, Kind};
 use crate::{capture, thread};
 
-/// One context.
 pub struct Context {
-    /// Its device's ordinal.
+    /// Ordinal of the device it is on.
     pub device: i32,
-    /// Flags it was made with.
+    /// Flags from its creation.
     pub flags: u32,
     /// Number that no other context has.
     pub id: u64,
-    /// Its place in the order of things.
+    /// Its index in the timeline.
     pub timeline: ContextId,
-    /// Its legacy stream.
+    /// Handle of its legacy stream.
     pub legacy: u64,
-    /// Threads' default streams, by thread.
+    /// Default streams of threads, by thread.
     pub per_thread: HashMap<u64, u64>,
-    /// Values of `cuCtxSetLimit`, by number.
+    /// Values of `cuCtxSetLimit`, by number of the limit.
     pub limits: HashMap<u32, usize>,
-    /// The primary context that a green context holds.
+    /// Primary context that this green context holds; none for other contexts.
     pub green_of: Option<u64>,
     /// Claims on it beyond the first (`cuCtxAttach`).
     pub attached: u32,
 }
 
-/// Flags that `cuCtxCreate` accepts: scheduling, host mapping, local memory, core dumps, sync memops.
+/// Flags that `cuCtxCreate` accepts: scheduling, host mapping, local memory, core dumps and sync
+/// memops.
 const KNOWN_FLAGS: u32 = 0xff;
 
-/// Defaults of the limits that can be asked for, in bytes: stack, printf buffer, malloc heap;
-/// pending launches; L2 granularity; persisting L2. As on an H100.
+/// Returns the default of a limit, as on an H100.
+///
+/// - 0, 1, 2: stack, printf buffer and malloc heap, in bytes.
+/// - 4: number of pending launches.
+/// - 5, 6: L2 granularity and persisting L2, in bytes.
 fn default_limit(limit: u32) -> Outcome<usize> {
     match limit {
         0 => Ok(1024),
@@ -52,7 +55,7 @@ fn default_limit(limit: u32) -> Outcome<usize> {
 }
 
 impl State {
-    /// The current context's handle.
+    /// Returns the handle of the current context.
     pub fn current(&self) -> Outcome<u64> {
         match thread::current() {
             0 => Err(INVALID_CONTEXT),
@@ -62,25 +65,25 @@ impl State {
         }
     }
 
-    /// Remembers a context that is destroyed. Only the latest are kept: a program that uses
-    /// an older handle is not tested here.
+    /// Remembers a destroyed context. Only the latest are kept: older handles are reported as
+    /// invalid.
     pub fn note_gone(&mut self, handle: u64, device: i32) {
         const REMEMBERED: usize = 1024;
         self.gone.insert(handle, device);
         if self.gone.len() > REMEMBERED {
-            // Handles grow.
+            // Handles grow: the first entry is the oldest.
             self.gone.pop_first();
         }
     }
 
-    /// Whether it is the handle of a context that is destroyed or reset.
+    /// True for the handle of a context that is destroyed or reset.
     fn was_context(&self, handle: u64) -> bool {
         handle != 0
             && (self.gone.contains_key(&handle)
                 || self.devices.iter().any(|device| device.primary == handle))
     }
 
-    /// The context of a handle, where 0 stands for the current one.
+    /// Returns the context of a handle; 0 means the current context.
     pub fn context_or_current(&self, handle: u64) -> Outcome<u64> {
         match handle {
             0 => self.current(),
@@ -89,7 +92,7 @@ impl State {
         }
     }
 
-    /// Makes a context; `handle` is 0 or one that was reserved.
+    /// Makes a context; `handle` is 0 or a reserved handle.
     pub fn open_context(&mut self, handle: u64, device: i32, flags: u32) -> u64 {
         let handle = match handle {
             0 => self.contexts.reserve(),
@@ -122,7 +125,7 @@ impl State {
     }
 }
 
-/// Destroys a context with all that is in it. Work that still runs is a finding.
+/// Destroys a context with everything in it. Work that still runs is a finding.
 pub fn close(state: &mut Guard, handle: u64) -> Outcome {
     let context = state.contexts.get(handle).map_err(|_| INVALID_CONTEXT)?;
     let (timeline, device) = (context.timeline, context.device);
@@ -156,7 +159,7 @@ fn create(to: Out<u64>, flags: u32, device: i32) -> Outcome {
     to.put(handle)
 }
 
-/// Destroys a created context, which the calling thread may have current.
+/// Destroys a context of `cuCtxCreate`. The calling thread may have it current.
 pub fn destroy(handle: u64) -> Outcome {
     let mut state = lock()?;
     if handle == 0 {
@@ -207,9 +210,11 @@ fn synchronize(handle: u64) -> Outcome {
     Ok(())
 }
 
-/// The context argument of a function that CUDA 13 added beside one without. An older driver does
-/// not export it; numba 0.61, which takes the highest suffix that `dlsym` finds, then calls the old
-/// one. Here it finds the new one all the same, and passes no such argument.
+/// Returns the context argument of a function that CUDA 13 added beside one without.
+///
+/// An older driver does not export the new function. numba 0.61 takes the highest suffix that
+/// `dlsym` finds, and so calls the old function there. Here it finds the new one and passes no such
+/// argument: below version 13000 the argument is ignored.
 fn given(context: u64) -> u64 {
     if settings().version < 13000 {
         0
@@ -219,7 +224,7 @@ fn given(context: u64) -> u64 {
 }
 
 impl Guard {
-    /// Waits for all work of a context, as freeing its memory does.
+    /// Waits for all work of a context. Freeing its memory does so.
     pub fn synchronize_context(&mut self, context: u64) {
         if let Ok(context) = self.contexts.get(context) {
             let timeline = context.timeline;
@@ -238,14 +243,14 @@ api! {
     cuCtxCreate 3020 => fn cuCtxCreate_v2(context: Out<u64>, flags: u32, device: i32) {
         create(context, flags, device)
     }
-    /// Makes a context with execution affinity, which this device has not.
+    /// Makes a context with execution affinity, which this device does not support.
     cuCtxCreate 11040 => fn cuCtxCreate_v3(context: Out<u64>, _affinity: In<u8>, affinities: i32, flags: u32, device: i32) {
         match affinities {
             0 => create(context, flags, device),
             _ => Err(crate::codes::NOT_SUPPORTED),
         }
     }
-    /// Makes a context by parameters, of which none is supported.
+    /// Makes a context by parameters. Any parameter that is set is refused as not supported.
     cuCtxCreate 12050 => fn cuCtxCreate_v4(context: Out<u64>, params: In<[u64; 3]>, flags: u32, device: i32) {
         match params.get() {
             Ok([affinity, count, cig]) if affinity != 0 || count as u32 != 0 || cig != 0 => Err(crate::codes::NOT_SUPPORTED),
@@ -260,72 +265,72 @@ api! {
     cuCtxDestroy 4000 => fn cuCtxDestroy_v2(context: u64) {
         destroy(context)
     }
-    /// Makes a context current above the one that is.
+    /// Pushes a context onto the thread's stack and so makes it current.
     cuCtxPushCurrent 2000 => fn cuCtxPushCurrent(context: u64) {
         push(context)
     }
-    /// Makes a context current above the one that is.
+    /// Pushes a context onto the thread's stack and so makes it current.
     cuCtxPushCurrent 4000 => fn cuCtxPushCurrent_v2(context: u64) {
         push(context)
     }
-    /// Takes the current context off.
+    /// Pops the current context from the thread's stack.
     cuCtxPopCurrent 2000 => fn cuCtxPopCurrent(context: Out<u64>) {
         pop(context)
     }
-    /// Takes the current context off.
+    /// Pops the current context from the thread's stack.
     cuCtxPopCurrent 4000 => fn cuCtxPopCurrent_v2(context: Out<u64>) {
         pop(context)
     }
-    /// Puts a context in the place of the current one.
+    /// Replaces the top of the thread's stack by a context.
     cuCtxSetCurrent 4000 => fn cuCtxSetCurrent(context: u64) {
         let state = lock()?;
-        // One that is destroyed can be made current; what then needs it fails.
+        // A destroyed context can become current. Calls that need it then fail.
         if context != 0 && !state.contexts.contains(context) && !state.was_context(context) {
             return Err(INVALID_CONTEXT);
         }
         thread::set(context);
         Ok(())
     }
-    /// The current context, 0 if none.
+    /// Returns the current context, 0 if none.
     cuCtxGetCurrent 4000 => fn cuCtxGetCurrent(context: Out<u64>) {
         lock()?;
         context.put(thread::current())
     }
-    /// The current context's device.
+    /// Returns the device of the current context.
     cuCtxGetDevice 2000 => fn cuCtxGetDevice(device: Out<i32>) {
         let state = lock()?;
         let current = thread::current();
         let primary = state.devices.iter().position(|device| device.primary == current && current != 0);
         let known = primary.map(|ordinal| ordinal as i32).or(state.gone.get(&current).copied());
         match known {
-            // Known even after a reset, and of a destroyed one.
+            // Known even after a reset and for a destroyed context.
             Some(ordinal) => device.put(ordinal),
             None => device.put(state.contexts.get(state.current()?)?.device),
         }
     }
-    /// A context's device.
+    /// Returns the device of a context.
     cuCtxGetDevice 13000 => fn cuCtxGetDevice_v2(device: Out<i32>, context: u64) {
         let state = lock()?;
         device.put(state.contexts.get(state.context_or_current(given(context))?)?.device)
     }
-    /// The current context's flags.
+    /// Returns the flags of the current context.
     cuCtxGetFlags 7000 => fn cuCtxGetFlags(flags: Out<u32>) {
         let state = lock()?;
         flags.put(state.contexts.get(state.current()?)?.flags)
     }
-    /// Changes the current context's flags.
+    /// Changes the flags of the current context.
     cuCtxSetFlags 12010 => fn cuCtxSetFlags(flags: u32) {
         let mut state = lock()?;
         let current = state.current()?;
         state.contexts.get_mut(current)?.flags = flags;
         Ok(())
     }
-    /// A number that no other context of the process has.
+    /// Returns a number that no other context of the process has.
     cuCtxGetId 12000 => fn cuCtxGetId(context: u64, id: Out<u64>) {
         let state = lock()?;
         id.put(state.contexts.get(state.context_or_current(context)?)?.id)
     }
-    /// The version a context was made for.
+    /// Returns the API version of a context, always 3020.
     cuCtxGetApiVersion 3020 => fn cuCtxGetApiVersion(context: u64, version: Out<u32>) {
         lock()?.context_or_current(context)?;
         version.put(3020)
@@ -338,7 +343,7 @@ api! {
     cuCtxSynchronize 13000 => fn cuCtxSynchronize_v2(context: u64) {
         synchronize(given(context))
     }
-    /// One limit of the current context.
+    /// Returns one limit of the current context.
     cuCtxGetLimit 3010 => fn cuCtxGetLimit(value: Out<usize>, limit: u32) {
         let state = lock()?;
         let default = default_limit(limit)?;
@@ -353,32 +358,30 @@ api! {
         state.contexts.get_mut(current)?.limits.insert(limit, value);
         Ok(())
     }
-    /// The range of stream priorities, lowest first.
+    /// Returns the range of stream priorities, lowest first.
     cuCtxGetStreamPriorityRange 5050 => fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) {
         lock()?.current()?;
         least.maybe(crate::stream::PRIORITIES.0);
         greatest.maybe(crate::stream::PRIORITIES.1);
         Ok(())
     }
-    /// The cache preference: none.
+    /// Returns the cache preference, always none.
     cuCtxGetCacheConfig 3020 => fn cuCtxGetCacheConfig(config: Out<u32>) {
         lock()?.current()?;
         config.put(0)
     }
-    /// Accepted and ignored.
     cuCtxSetCacheConfig 3020 => fn cuCtxSetCacheConfig(_config: u32) {
         lock()?.current().map(drop)
     }
-    /// The bank size: the default.
+    /// Returns the shared memory bank size, always the default.
     cuCtxGetSharedMemConfig 4020 => fn cuCtxGetSharedMemConfig(config: Out<u32>) {
         lock()?.current()?;
         config.put(1)
     }
-    /// Accepted and ignored.
     cuCtxSetSharedMemConfig 4020 => fn cuCtxSetSharedMemConfig(_config: u32) {
         lock()?.current().map(drop)
     }
-    /// Accepted and ignored.
+    /// Accepts a reset of persisting L2 cache lines without effect.
     cuCtxResetPersistingL2Cache 11000 => fn cuCtxResetPersistingL2Cache() {
         lock()?.current().map(drop)
     }
@@ -389,7 +392,7 @@ api! {
         capture::context_call(&mut state, context)?;
         crate::event::record_context(&mut state, context, event)
     }
-    /// Has all later work of a context wait for an event.
+    /// Makes all later work of a context wait for an event.
     cuCtxWaitEvent 12050 => fn cuCtxWaitEvent(context: u64, event: u64) {
         let mut state = lock()?;
         state.contexts.get(context).map_err(|_| INVALID_CONTEXT)?;

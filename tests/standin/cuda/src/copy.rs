@@ -6,8 +6,8 @@ use crate::codes::Outcome;
 use crate::state::{Guard, lock};
 use crate::work::{Copy, Place, Work};
 
-/// A copy that is done when the call returns. Between two places on the device the host does
-/// not wait.
+/// Performs a copy that is complete when the call returns. Between two places on the device the
+/// host does not wait.
 pub fn blocking(via: Via, copy: Copy) -> Outcome {
     let mut state = lock()?;
     let key = state.stream(via, 0)?;
@@ -20,7 +20,7 @@ pub fn blocking(via: Via, copy: Copy) -> Outcome {
     Ok(())
 }
 
-/// A copy in the stream's order. To pageable memory it is done when the call returns.
+/// Performs a copy in the stream's order. To pageable memory it is complete when the call returns.
 pub fn queued(via: Via, stream: u64, copy: Copy) -> Outcome {
     let mut state = lock()?;
     let key = state.stream(via, stream)?;
@@ -35,7 +35,7 @@ pub fn queued(via: Via, stream: u64, copy: Copy) -> Outcome {
 fn finish(state: &mut Guard, key: u64) -> Outcome {
     let lane = state.streams.get(key)?.lane;
     let target = state.model.target(lane);
-    // No synchronisation of a stream, an event or a context: pools give nothing back.
+    // This is no synchronisation of a stream, an event or a context: pools return no memory.
     state.wait(&target.finish);
     state.model.observe(&target);
     Ok(())
@@ -86,7 +86,6 @@ api! {
     cuMemcpyDtoDAsync 3020 => fn cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz[via](dst: u64, src: u64, bytes: usize, stream: u64) {
         queued(via, stream, Copy::line((DEVICE, dst), (DEVICE, src), bytes))
     }
-    /// Copies between devices.
     cuMemcpyPeer 4000 => fn cuMemcpyPeer | cuMemcpyPeer_ptds[via](dst: u64, dst_context: u64, src: u64, src_context: u64, bytes: usize) {
         peer(dst_context, src_context)?;
         blocking(via, peers(dst, src, bytes))

@@ -59,7 +59,7 @@ fn side(state: &State, side: &Side3D, width: usize, height: usize) -> Outcome<Si
     })
 }
 
-/// The copy that a descriptor means.
+/// Returns the copy that a descriptor describes.
 pub fn resolve(state: &State, copy: &Memcpy3D) -> Outcome<Copy> {
     Ok(Copy {
         src: side(state, &copy.src, copy.width, copy.height)?,
@@ -104,7 +104,7 @@ fn array_copy(
 }
 
 api! {
-    /// Copies rows.
+    /// Copies rows of linear memory or arrays.
     cuMemcpy2D 3020 => fn cuMemcpy2D_v2 | cuMemcpy2D_v2_ptds[via](copy: In<Memcpy2D>) {
         blocking(via, in_plane(copy)?)
     }
@@ -116,7 +116,7 @@ api! {
     cuMemcpy2DAsync 3020 => fn cuMemcpy2DAsync_v2 | cuMemcpy2DAsync_v2_ptsz[via](copy: In<Memcpy2D>, stream: u64) {
         queued(via, stream, in_plane(copy)?)
     }
-    /// Copies a box.
+    /// Copies a box of linear memory or arrays.
     cuMemcpy3D 3020 => fn cuMemcpy3D_v2 | cuMemcpy3D_v2_ptds[via](copy: In<Memcpy3D>) {
         blocking(via, in_space(copy)?)
     }

@@ -7,26 +7,24 @@ use crate::codes::{INVALID_DEVICE, INVALID_VALUE, Outcome};
 use crate::env::{Feature, Settings, settings};
 use crate::state::{State, lock};
 
-/// One device.
 #[derive(Debug)]
 pub struct Device {
-    /// Memory in bytes.
+    /// Size of its memory, in bytes.
     pub total: u64,
-    /// Memory taken, in bytes.
+    /// Memory in use, in bytes.
     pub used: u64,
-    /// The most that was taken since `standin_peak` was last asked, in bytes.
+    /// Highest use of memory since the last call of `standin_peak`, in bytes.
     pub peak: u64,
-    /// Handle of its primary context, whether active or not.
+    /// Handle of its primary context, which may be inactive.
     pub primary: u64,
-    /// How often the primary context is retained.
+    /// Number of times that the primary context is retained.
     pub retains: u32,
     /// Flags of the primary context.
     pub primary_flags: u32,
-    /// Memory of graphs.
     pub graph_memory: crate::graph_memory::GraphMemory,
 }
 
-/// The devices that the settings ask for.
+/// Makes the devices that the settings ask for.
 pub fn all(settings: &Settings) -> Vec<Device> {
     let device = |_| Device {
         total: settings.memory,
@@ -41,20 +39,20 @@ pub fn all(settings: &Settings) -> Vec<Device> {
 }
 
 impl State {
-    /// The device of an ordinal.
+    /// Returns the device of an ordinal.
     pub fn device(&mut self, ordinal: i32) -> Outcome<&mut Device> {
         let index = usize::try_from(ordinal).map_err(|_| INVALID_DEVICE)?;
         self.devices.get_mut(index).ok_or(INVALID_DEVICE)
     }
 }
 
-/// Compute capability: that of an H100.
+/// Compute capability of an H100.
 const CAPABILITY: (i32, i32) = (9, 0);
-/// The name; it should look like no product.
+/// Device name, unlike that of any product.
 const NAME: &str = "gpushim stand-in";
 
-/// `CUdevice_attribute` values, by number. Those of an H100 SXM as far as programs ask for them;
-/// what is not listed is 0.
+/// Returns the value of a `CUdevice_attribute`, by number. Values are an H100 SXM's, for the
+/// attributes that programs ask for. Others are 0.
 fn attribute(number: i32, ordinal: i32) -> i32 {
     match number {
         1..=3 => 1024,               // threads of a block, its x, its y
@@ -107,7 +105,8 @@ fn attribute(number: i32, ordinal: i32) -> i32 {
     }
 }
 
-/// The feature that an attribute reports: mapped memory and its descriptors, pools and theirs.
+/// Returns the feature that an attribute reports: mapped memory with its descriptors, or pools with
+/// theirs.
 fn feature(number: i32) -> Option<Feature> {
     match number {
         102 | 103 => Some(Feature::Vmm),
@@ -119,7 +118,8 @@ fn feature(number: i32) -> Option<Feature> {
 /// Number of the first attribute that does not exist (`CU_DEVICE_ATTRIBUTE_MAX`, 13.0).
 const ATTRIBUTES: i32 = 148;
 
-/// Each process has devices of its own, but for those that share their memory.
+/// Returns the identity of a device. Processes with a `STANDIN_SHARED` file in common share
+/// devices; others have devices of their own.
 fn uuid(ordinal: i32) -> [u8; 16] {
     let mut of = DefaultHasher::new();
     match &settings().shared {
@@ -150,41 +150,40 @@ fn bus_id(ordinal: i32) -> String {
 }
 
 api! {
-    /// A device by its ordinal.
+    /// Returns a device by its ordinal.
     cuDeviceGet 2000 => fn cuDeviceGet(device: Out<i32>, ordinal: i32) {
         lock()?.device(ordinal)?;
         device.put(ordinal)
     }
-    /// Number of devices.
     cuDeviceGetCount 2000 => fn cuDeviceGetCount(count: Out<i32>) {
         count.put(lock()?.devices.len() as i32)
     }
-    /// Its name.
+    /// Writes the name of a device.
     cuDeviceGetName 2000 => fn cuDeviceGetName(name: Out<libc::c_char>, room: i32, device: i32) {
         lock()?.device(device)?;
         put_text(name, room, NAME)
     }
-    /// Its identity.
+    /// Returns the identity of a device.
     cuDeviceGetUuid 9020 => fn cuDeviceGetUuid(to: Out<[u8; 16]>, device: i32) {
         lock()?.device(device)?;
         to.put(uuid(device))
     }
-    /// Its identity, of the MIG part if there is one.
+    /// Returns the identity of a device, or of its MIG part. No device here has MIG parts.
     cuDeviceGetUuid 11040 => fn cuDeviceGetUuid_v2(to: Out<[u8; 16]>, device: i32) {
         lock()?.device(device)?;
         to.put(uuid(device))
     }
-    /// Windows only.
+    /// Not supported: LUIDs exist on Windows only.
     cuDeviceGetLuid 10000 => fn cuDeviceGetLuid(_luid: Out<[u8; 8]>, _mask: Out<u32>, device: i32) {
         lock()?.device(device)?;
         Err(crate::codes::NOT_SUPPORTED)
     }
-    /// Its memory in bytes.
+    /// Returns the size of a device's memory, in bytes.
     cuDeviceTotalMem 3020 => fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) {
         let total = lock()?.device(device)?.total;
         bytes.put(total as usize)
     }
-    /// One attribute.
+    /// Returns one attribute of a device.
     cuDeviceGetAttribute 2000 => fn cuDeviceGetAttribute(value: Out<i32>, number: i32, device: i32) {
         lock()?.device(device)?;
         if !(1..ATTRIBUTES).contains(&number) {
@@ -193,25 +192,25 @@ api! {
         let is_lacking = feature(number).is_some_and(|feature| settings().lacks(feature));
         value.put(if is_lacking { 0 } else { attribute(number, device) })
     }
-    /// Its compute capability.
+    /// Returns the compute capability of a device.
     cuDeviceComputeCapability 2000 => fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) {
         lock()?.device(device)?;
         major.put(CAPABILITY.0)?;
         minor.put(CAPABILITY.1)
     }
-    /// A device by its place on the bus.
+    /// Returns a device by its PCI address.
     cuDeviceGetByPCIBusId 4010 => fn cuDeviceGetByPCIBusId(device: Out<i32>, id: Text) {
         let id = id.get()?.to_ascii_uppercase();
         let count = lock()?.devices.len() as i32;
         let found = (0..count).find(|ordinal| bus_id(*ordinal).ends_with(&id) || id.ends_with(&bus_id(*ordinal)));
         device.put(found.ok_or(INVALID_DEVICE)?)
     }
-    /// Its place on the bus.
+    /// Writes the PCI address of a device.
     cuDeviceGetPCIBusId 4010 => fn cuDeviceGetPCIBusId(id: Out<libc::c_char>, room: i32, device: i32) {
         lock()?.device(device)?;
         put_text(id, room, &bus_id(device))
     }
-    /// Whether an execution affinity is supported: none is.
+    /// Reports an execution affinity as unsupported.
     cuDeviceGetExecAffinitySupport 11040 => fn cuDeviceGetExecAffinitySupport(supported: Out<i32>, _kind: u32, device: i32) {
         lock()?.device(device)?;
         supported.put(0)

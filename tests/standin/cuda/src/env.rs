@@ -1,4 +1,4 @@
-//! The environment variables of the stand-in: the one place that reads them.
+//! Environment variables of the stand-in. Only this module reads them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::fault::Fault;
 pub struct Latency(Vec<(String, u64)>);
 
 impl Latency {
-    /// The time that a call named so takes.
+    /// Returns the time that calls of this name take, in nanoseconds.
     pub fn of(&self, call: &str) -> u64 {
         let found = self.0.iter().find(|(name, _)| name == call);
         found.map_or(0, |(_, nanos)| *nanos)
     }
 
-    /// Lets the calling thread pass the time that a call named so takes.
+    /// Blocks the calling thread for the time that calls of this name take.
     pub fn spend(&self, call: &str) {
         if self.0.is_empty() {
             return;
@@ -27,7 +27,7 @@ impl Latency {
         if duration.as_micros() > 200 {
             std::thread::sleep(duration);
         }
-        // Sleeping is too coarse for the microseconds that a driver call takes.
+        // Sleep is too coarse for the microseconds that a driver call takes.
         while start.elapsed() < duration {
             std::hint::spin_loop();
         }
@@ -37,43 +37,46 @@ impl Latency {
 /// A feature that a device can lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Virtual memory management: `cuMemCreate`, `cuMemMap` and their relatives.
+    /// Virtual memory management: `cuMemCreate`, `cuMemMap` and related functions.
     Vmm,
-    /// Stream-ordered pools.
+    /// Stream-ordered pools and allocation nodes.
     Pools,
 }
 
-/// What the environment asks for.
+/// Settings from the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `STANDIN_DEVICES`: number of devices.
     pub devices: u32,
     /// `STANDIN_MEMORY`: memory of each device, in bytes.
     pub memory: u64,
-    /// `STANDIN_SHARED`: a file in which processes note what they have taken: it counts for all that name the file.
+    /// `STANDIN_SHARED`: file with the memory that each process has taken. It counts for all
+    /// processes that name the file.
     pub shared: Option<PathBuf>,
-    /// `STANDIN_LATENCY`: `name=time,...`. Names of host calls: malloc, free; of work on streams:
-    /// copy, set, launch.
+    /// `STANDIN_LATENCY`: `name=time,...`. Names of host calls: malloc, free. Names of work on
+    /// streams: copy, set, launch.
     pub latency: Latency,
-    /// `STANDIN_REPORT`: file that findings are appended to.
+    /// `STANDIN_REPORT`: file to which findings are appended.
     pub report: Option<PathBuf>,
     /// `STANDIN_VERSION`: the driver's version, 13000 for CUDA 13.0.
     pub version: i32,
     /// `STANDIN_DISABLE`: functions that `cuGetProcAddress` does not find.
     pub disabled: Vec<String>,
-    /// `STANDIN_MODULE_BYTES`: device memory that a module or library takes when it is loaded, in bytes.
+    /// `STANDIN_MODULE_BYTES`: device memory that a loaded module or library takes, in bytes.
     pub module_bytes: u64,
     /// `STANDIN_GRAPH_BYTES`: device memory that an executable graph takes, in bytes.
     pub graph_bytes: u64,
-    /// `STANDIN_LACKS`: features that no device has, `vmm` and `pools`: their attributes say so, and
-    /// their functions are found but answer `CUDA_ERROR_NOT_SUPPORTED`.
+    /// `STANDIN_LACKS`: features that no device has, of `vmm` and `pools`. Attributes report them
+    /// as missing. `cuGetProcAddress` finds their functions, but these return
+    /// `CUDA_ERROR_NOT_SUPPORTED`.
     pub lacking: Vec<Feature>,
-    /// `STANDIN_FAULT`: calls that fail or are slow though nothing is wrong; see [`Fault::read`].
+    /// `STANDIN_FAULT`: calls that fail or are slow without a cause; see [`Fault::read`].
     pub faults: Vec<Fault>,
-    /// `STANDIN_COUNT`: calls of each function are counted, for `standin_calls`.
+    /// `STANDIN_COUNT`: true if calls of each function are counted, for `standin_calls`.
     pub count: bool,
-    /// `STANDIN_MEMORY_ORDERS`: whether allocating and freeing put other work in order, as the wait of
-    /// `cuMemFree` does, `yes` or `no`. With `no` a program that leans on that is found out.
+    /// `STANDIN_MEMORY_ORDERS` (`yes` or `no`): true if allocating and freeing put other work in
+    /// order, as the wait of `cuMemFree` does. With `no`, a program that relies on this order gets
+    /// findings.
     pub memory_orders: bool,
 }
 
@@ -98,12 +101,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the devices lack the feature.
+    /// True if the devices lack the feature.
     pub fn lacks(&self, feature: Feature) -> bool {
         self.lacking.contains(&feature)
     }
 
-    /// Reads the variables; a value that makes no sense gives a sentence, and the default holds.
+    /// Reads the variables. An invalid value adds a message to the second result, and the default
+    /// applies.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> (Settings, Vec<String>) {
         let mut settings = Settings::default();
         let mut problems = Vec::new();
@@ -186,7 +190,7 @@ impl Settings {
     }
 }
 
-/// The settings of this process, read at their first use.
+/// Returns the settings of this process, read at the first call.
 pub fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -205,7 +209,7 @@ fn parts(value: &str) -> impl Iterator<Item = &str> {
         .filter(|part| !part.is_empty())
 }
 
-/// A number of bytes with a binary suffix, as `512M`, `8G`, `1.5GiB`.
+/// Parses a number of bytes with a binary suffix, as `512M`, `8G`, `1.5GiB`.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -222,7 +226,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number.parse::<f64>().ok()? * (1u64 << shift) as f64) as u64)
 }
 
-/// A time with a unit, in nanoseconds.
+/// Parses a time with a unit and returns nanoseconds.
 fn nanos(text: &str) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

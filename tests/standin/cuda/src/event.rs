@@ -1,4 +1,4 @@
-//! Events.
+//! Events: creation, recording, waits and elapsed time.
 
 use crate::abi::Out;
 use crate::api::Via;
@@ -13,27 +13,26 @@ use crate::timeline::Point;
 const DISABLE_TIMING: u32 = 2;
 /// `CU_EVENT_INTERPROCESS`.
 const INTERPROCESS: u32 = 4;
-/// `CU_EVENT_RECORD_EXTERNAL` and `CU_EVENT_WAIT_EXTERNAL`: a node of its own in a capture.
+/// `CU_EVENT_RECORD_EXTERNAL` and `CU_EVENT_WAIT_EXTERNAL`: makes a node of its own in a capture.
 const EXTERNAL: u32 = 1;
 
-/// What an event stands for.
+/// Result of the last record of an event.
 #[derive(Clone, Debug)]
 pub enum Recorded {
-    /// Nothing yet.
+    /// The event was never recorded.
     Never,
-    /// A point of the device's work.
+    /// Point in the work of the device.
     At(Point),
-    /// A point in a capture.
+    /// Point in the graph of a capture.
     Captured(capture::Mark),
 }
 
-/// One event.
 pub struct Event {
-    /// Its context.
+    /// Handle of the context that owns it.
     pub context: u64,
-    /// Flags it was made with.
+    /// Flags from its creation.
     pub flags: u32,
-    /// What was recorded last.
+    /// Result of its last record.
     pub recorded: Recorded,
 }
 
@@ -42,7 +41,7 @@ impl State {
         self.events.get_mut(handle)
     }
 
-    /// The point that an event stands for; none if it was never recorded.
+    /// Returns the point that an event stands for; none if it was never recorded.
     fn point(&mut self, handle: u64) -> Outcome<Option<Point>> {
         match &self.event(handle)?.recorded {
             Recorded::Never => Ok(None),
@@ -52,7 +51,7 @@ impl State {
     }
 }
 
-/// Records an event on a stream. Under capture it marks a place in the graph.
+/// Records an event on a stream. During capture it marks a point in the graph.
 pub fn record(via: Via, stream: u64, event: u64, flags: u32) -> Outcome {
     if flags & !EXTERNAL != 0 {
         return Err(INVALID_VALUE);
@@ -81,7 +80,7 @@ pub fn record(via: Via, stream: u64, event: u64, flags: u32) -> Outcome {
     Ok(())
 }
 
-/// Has later work of a stream wait for an event.
+/// Makes later work of a stream wait for an event.
 pub fn wait(via: Via, stream: u64, event: u64, flags: u32) -> Outcome {
     if flags & !EXTERNAL != 0 {
         return Err(INVALID_VALUE);
@@ -118,7 +117,7 @@ pub fn record_context(state: &mut State, context: u64, event: u64) -> Outcome {
     Ok(())
 }
 
-/// Has all later work of a context wait for an event.
+/// Makes all later work of a context wait for an event.
 pub fn wait_context(state: &mut State, context: u64, event: u64) -> Outcome {
     let timeline = state.contexts.get(context)?.timeline;
     if let Some(point) = state.point(event)? {
@@ -150,7 +149,6 @@ fn elapsed(to: Out<f32>, from: u64, until: u64) -> Outcome {
 }
 
 api! {
-    /// An event.
     cuEventCreate 2000 => fn cuEventCreate(event: Out<u64>, flags: u32) {
         event.required()?;
         let mut state = lock()?;
@@ -168,7 +166,7 @@ api! {
     cuEventRecordWithFlags 11010 => fn cuEventRecordWithFlags | cuEventRecordWithFlags_ptsz[via](event: u64, stream: u64, flags: u32) {
         record(via, stream, event, flags)
     }
-    /// Whether what was recorded has ended.
+    /// Reports if the recorded work is complete.
     cuEventQuery 2000 => fn cuEventQuery(event: u64) {
         let mut state = lock()?;
         capture::event_call(&mut state, event)?;
@@ -181,7 +179,7 @@ api! {
             Some(_) => Err(NOT_READY),
         }
     }
-    /// Waits for what was recorded.
+    /// Waits for the recorded work to complete.
     cuEventSynchronize 2000 => fn cuEventSynchronize(event: u64) {
         let mut state = lock()?;
         capture::event_call(&mut state, event)?;
@@ -190,19 +188,17 @@ api! {
         }
         Ok(())
     }
-    /// Destroys an event.
     cuEventDestroy 2000 => fn cuEventDestroy(event: u64) {
         destroy(event)
     }
-    /// Destroys an event.
     cuEventDestroy 4000 => fn cuEventDestroy_v2(event: u64) {
         destroy(event)
     }
-    /// Milliseconds between two events.
+    /// Returns the milliseconds between two events.
     cuEventElapsedTime 2000 => fn cuEventElapsedTime(milliseconds: Out<f32>, from: u64, until: u64) {
         elapsed(milliseconds, from, until)
     }
-    /// Milliseconds between two events.
+    /// Returns the milliseconds between two events.
     cuEventElapsedTime 12080 => fn cuEventElapsedTime_v2(milliseconds: Out<f32>, from: u64, until: u64) {
         elapsed(milliseconds, from, until)
     }

@@ -1,4 +1,4 @@
-//! Executable graphs: made from graphs, launched on streams.
+//! Executable graphs: instantiated from graphs, launched on streams.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::work::Work;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
 const AUTO_FREE_ON_LAUNCH: u64 = 1;
-/// All flags: that, upload, device launch, node priority.
+/// All known flags: auto free on launch, upload, device launch and node priority.
 const KNOWN_FLAGS: u64 = 15;
 
 /// One step of an executable graph.
@@ -26,20 +26,22 @@ struct Step {
     after: Vec<usize>,
 }
 
-/// One executable graph.
 #[derive(Clone, Debug)]
 pub struct Exec {
     steps: Vec<Step>,
     flags: u64,
-    /// When its last launch has ended: launches of one executable graph do not overlap.
+    /// End of its last launch. Launches of one executable graph do not overlap.
     last: Option<Point>,
-    /// Allocations that it makes.
+    /// Address ranges that its allocation nodes allocate.
     allocations: Vec<Range<u64>>,
-    /// The device of the context in which it was made, and the bytes that it took there.
+    /// Device of its context at the instantiation, and the bytes taken there.
     taken: Option<(i32, u64)>,
 }
 
-/// The steps of a graph, children taken apart, each after those that it comes after.
+/// Appends the steps of a graph, each after its dependencies. Child graphs are replaced by their
+/// steps.
+///
+/// Returns the steps with which the graph ends.
 fn flatten(
     state: &State,
     graph: u64,
@@ -47,7 +49,7 @@ fn flatten(
     steps: &mut Vec<Step>,
 ) -> Outcome<Vec<usize>> {
     let mut waiting = state.graphs.get(graph)?.nodes.clone();
-    // For each node that is done: it, and the steps that it ends with.
+    // For each finished node: its handle and the steps with which it ends.
     let mut done: Vec<(u64, Vec<usize>)> = Vec::new();
     while !waiting.is_empty() {
         let is_done = |node: &u64| done.iter().any(|(other, _)| other == node);
@@ -82,11 +84,11 @@ fn flatten(
     Ok(ends)
 }
 
-/// Reports steps that touch the same bytes with no edge to order them.
+/// Reports steps that touch the same bytes without an order between them.
 fn find_races(state: &mut State, steps: &[Step]) {
     let words = steps.len().div_ceil(64);
     let mut before = vec![vec![0u64; words]; steps.len()];
-    // By place, as the mappings are now: those of a later launch are not known yet.
+    // By place, as mapped now: mappings at a later launch are not known yet.
     let reach = |touch: Touch| {
         let reaches = state.model.reach(touch.bytes);
         reaches.map(move |reach| (reach, touch.writes))
@@ -192,7 +194,7 @@ fn launch(via: Via, exec: u64, stream: u64) -> Outcome {
         ..
     } = state.execs.get(exec).map_err(|_| INVALID_VALUE)?.clone();
     if capture::is_in_capture(&state, key)? {
-        // The launch becomes part of the graph, as a child would.
+        // The launch becomes part of the graph, as a child graph would.
         return capture_launch(&mut state, key, &steps);
     }
     capture::legacy_call(&mut state, key)?;
@@ -204,7 +206,7 @@ fn launch(via: Via, exec: u64, stream: u64) -> Outcome {
             crate::graph_memory::end_use(&mut state, bytes.start)?;
         }
         if let Err(error) = crate::graph_memory::begin_use(&mut state, bytes.start) {
-            // The launch did not happen: none of its allocations is live.
+            // The launch failed: none of its allocations is live.
             for begun in allocations.iter().take(index) {
                 crate::graph_memory::end_use(&mut state, begun.start)?;
             }
@@ -218,7 +220,7 @@ fn launch(via: Via, exec: u64, stream: u64) -> Outcome {
     for step in &steps {
         crate::work::execute(&mut state, key, &step.work)?;
         if let Work::Free(bytes) = &step.work {
-            // The memory goes back to the graphs in the order of the stream.
+            // The memory returns to the graphs in the order of the stream.
             crate::graph_memory::end_use(&mut state, bytes.start)?;
         }
     }
@@ -239,7 +241,7 @@ fn capture_launch(state: &mut Guard, key: u64, steps: &[Step]) -> Outcome {
     added
 }
 
-/// Gives an executable graph the steps of another: `CUgraphExecUpdateResult`.
+/// Replaces the steps of an executable graph and returns a `CUgraphExecUpdateResult`.
 fn replace(state: &mut State, exec: u64, new: Exec) -> Outcome<u32> {
     let old = state.execs.get_mut(exec)?;
     let pairs = || new.steps.iter().zip(&old.steps);
@@ -267,7 +269,8 @@ fn update(exec: u64, graph: u64) -> Outcome<u32> {
     replace(&mut state, exec, new)
 }
 
-/// Replaces a graph within an executable graph, which was made from the graph of its node.
+/// Replaces a child graph within an executable graph. `node` is the child's node in the original
+/// graph.
 fn set_child(exec: u64, node: u64, child: u64) -> Outcome {
     let mut state = lock()?;
     let flags = state.execs.get(exec)?.flags;
@@ -295,11 +298,11 @@ api! {
     cuGraphInstantiate 11000 => fn cuGraphInstantiate_v2(exec: Out<u64>, graph: u64, _node: Out<u64>, _log: Out<u8>, _room: usize) {
         instantiate(exec, graph, 0)
     }
-    /// Makes a graph executable, by flags.
+    /// Makes a graph executable, with flags.
     cuGraphInstantiateWithFlags 11040 => fn cuGraphInstantiateWithFlags(exec: Out<u64>, graph: u64, flags: u64) {
         instantiate(exec, graph, flags)
     }
-    /// Makes a graph executable, by parameters.
+    /// Makes a graph executable, with parameters.
     cuGraphInstantiateWithParams 12000 => fn cuGraphInstantiateWithParams | cuGraphInstantiateWithParams_ptsz[via](exec: Out<u64>, graph: u64, params: Out<InstantiateParams>) {
         let wanted = params.get()?;
         if wanted.upload != 0 {
@@ -308,21 +311,21 @@ api! {
         instantiate(exec, graph, wanted.flags)?;
         params.put(InstantiateParams { error_node: 0, result: 0, ..wanted })
     }
-    /// Flags it was made with.
+    /// Returns the flags of an executable graph.
     cuGraphExecGetFlags 12000 => fn cuGraphExecGetFlags(exec: u64, flags: Out<u64>) {
         flags.put(lock()?.execs.get(exec)?.flags)
     }
-    /// Puts it where it can be launched from: nothing to do.
+    /// Prepares a launch on the real device. Here there is nothing to prepare.
     cuGraphUpload 11010 => fn cuGraphUpload | cuGraphUpload_ptsz[via](exec: u64, stream: u64) {
         let mut state = lock()?;
         state.stream(via, stream)?;
         state.execs.get(exec).map(drop)
     }
-    /// Runs it.
+    /// Launches an executable graph on a stream.
     cuGraphLaunch 10000 => fn cuGraphLaunch | cuGraphLaunch_ptsz[via](exec: u64, stream: u64) {
         launch(via, exec, stream)
     }
-    /// Destroys it.
+    /// Destroys an executable graph and frees its memory.
     cuGraphExecDestroy 10000 => fn cuGraphExecDestroy(exec: u64) {
         let mut state = lock()?;
         let exec = state.execs.remove(exec)?;
@@ -334,25 +337,25 @@ api! {
         }
         Ok(())
     }
-    /// Gives it the parameters of a graph of the same shape.
+    /// Replaces the parameters of an executable graph by those of a graph of the same shape.
     cuGraphExecUpdate 10020 => fn cuGraphExecUpdate(exec: u64, graph: u64, node: Out<u64>, result: Out<u32>) {
         let failure = update(exec, graph)?;
         node.maybe(0);
         result.maybe(failure);
         if failure == 0 { Ok(()) } else { Err(GRAPH_EXEC_UPDATE_FAILURE) }
     }
-    /// Gives it the parameters of a graph of the same shape.
+    /// Replaces the parameters of an executable graph by those of a graph of the same shape.
     cuGraphExecUpdate 12000 => fn cuGraphExecUpdate_v2(exec: u64, graph: u64, info: Out<UpdateInfo>) {
         info.required()?;
         let result = update(exec, graph)?;
         info.put(UpdateInfo { result, node: 0, from: 0 })?;
         if result == 0 { Ok(()) } else { Err(GRAPH_EXEC_UPDATE_FAILURE) }
     }
-    /// Gives the graph within it the parameters of another of the same shape.
+    /// Replaces the parameters of a child graph by those of a graph of the same shape.
     cuGraphExecChildGraphNodeSetParams 11010 => fn cuGraphExecChildGraphNodeSetParams(exec: u64, node: u64, child: u64) {
         set_child(exec, node, child)
     }
-    /// What a device's graphs hold, in bytes: in use now, at most; held now, at most.
+    /// Returns bytes of a device's graphs: in use now, highest use, held now, highest held.
     cuDeviceGetGraphMemAttribute 11040 => fn cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
         let mut state = lock()?;
         let memory = &state.device(device)?.graph_memory;
@@ -372,7 +375,7 @@ api! {
         }
         Ok(())
     }
-    /// Gives back what no graph uses.
+    /// Frees the memory that no graph uses.
     cuDeviceGraphMemTrim 11040 => fn cuDeviceGraphMemTrim(device: i32) {
         let mut state = lock()?;
         crate::graph_memory::trim(&mut state, device)

@@ -14,7 +14,7 @@ const OPAQUE_FD: u32 = 1;
 #[derive(Clone, Copy, Debug)]
 pub struct ExternalMemory {
     kind: u32,
-    /// A descriptor in its first four bytes.
+    /// Holds a file descriptor in its first four bytes.
     handle: [u64; 2],
     size: u64,
     flags: u32,
@@ -31,7 +31,7 @@ pub struct ExternalBuffer {
     reserved: [u32; 16],
 }
 
-/// `cuMemFree` of a mapped buffer.
+/// Frees a mapped buffer, for `cuMemFree`.
 fn free(state: &mut Guard, base: u64) -> Outcome {
     let gone = state.memory.remove(base).ok_or(INVALID_VALUE)?;
     unmap_file(base, gone.spacing);
@@ -41,7 +41,7 @@ fn free(state: &mut Guard, base: u64) -> Outcome {
 }
 
 api! {
-    /// Imports memory; the descriptor is the driver's from here on.
+    /// Imports memory by a file descriptor. The driver owns the descriptor after a successful call.
     cuImportExternalMemory 10000 => fn cuImportExternalMemory(memory: Out<u64>, wanted: In<ExternalMemory>) {
         let mut state = lock()?;
         state.current()?;
@@ -56,7 +56,7 @@ api! {
         unsafe { libc::close(fd) };
         memory.put(state.external.insert(key))
     }
-    /// Maps a part of it.
+    /// Maps a part of imported memory.
     cuExternalMemoryGetMappedBuffer 10000 => fn cuExternalMemoryGetMappedBuffer(address: Out<u64>, memory: u64, wanted: In<ExternalBuffer>) {
         let mut state = lock()?;
         let context = state.current()?;
@@ -85,7 +85,7 @@ api! {
         state.model.map(base..base + wanted.size, physical.place + wanted.offset);
         address.put(base)
     }
-    /// Ends the import; its mapped buffers are the program's to free.
+    /// Ends the import. The program must free its mapped buffers.
     cuDestroyExternalMemory 10000 => fn cuDestroyExternalMemory(memory: u64) {
         let mut state = lock()?;
         let key = state.external.remove(memory)?;

@@ -1,6 +1,7 @@
-//! Faults that `STANDIN_FAULT` plants: calls that fail or are slow though nothing is wrong.
+//! Faults that `STANDIN_FAULT` plants: calls that fail or are slow without a cause.
 //!
-//! One place sees every function of the driver, `api::call`; it asks here before the function runs.
+//! Every function of the driver passes through `api::call`, which asks this module before the
+//! function runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,32 +14,36 @@ use parking_lot::Mutex;
 use crate::codes::{CUresult, Outcome, SUCCESS};
 use crate::env::settings;
 
-/// One planted fault: which calls of which function, and what becomes of them.
+/// One planted fault: the calls that it hits and its effect on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The exported symbol.
+    /// Exported symbol of the function, or its prefix.
     name: String,
-    /// Whether the name is only how the symbols begin.
+    /// True if `name` is a prefix of symbols.
     is_prefix: bool,
-    /// Whether calls are counted from the mark on (`standin_mark`), not from the start.
+    /// True if calls count only after the mark (`standin_mark`), not from the start.
     from_mark: bool,
-    /// The calls that it hits, counted from 1.
+    /// Range of the calls that it hits, counted from 1.
     first: u64,
     last: u64,
-    /// What they answer; `CUDA_SUCCESS` leaves them as they are.
+    /// Code that they return. `CUDA_SUCCESS` keeps the code of the function.
     code: CUresult,
-    /// Whether the function runs all the same: only the answer is a lie.
+    /// True if the function runs and only its code is replaced.
     runs: bool,
-    /// Time that passes before and after, in nanoseconds.
+    /// Times that pass before and after the call, in nanoseconds.
     before: u64,
     after: u64,
-    /// Only calls of threads with this name count.
+    /// Name of the threads whose calls count; none for all threads.
     thread: Option<String>,
 }
 
 impl Fault {
-    /// Reads `NAME:WHEN:CODE[:OPTION…]`. `NAME` may end in `*`. `WHEN` is `N` (the N-th call), `N+` (from the N-th on)
-    /// or `A-B`, after `@` counted from the mark. Options: `before=TIME`, `after=TIME`, `runs`, `thread=NAME`.
+    /// Reads `NAME:WHEN:CODE[:OPTION…]`.
+    ///
+    /// - `NAME` may end in `*`.
+    /// - `WHEN` is `N` (the N-th call), `N+` (from the N-th on) or `A-B`. After `@` it is counted
+    ///   from the mark.
+    /// - Options: `before=TIME`, `after=TIME`, `runs`, `thread=NAME`.
     pub fn read(text: &str, nanos: impl Fn(&str) -> Option<u64>) -> Option<Fault> {
         let mut parts = text.split(':');
         let (name, when, code) = (parts.next()?, parts.next()?, parts.next()?);
@@ -92,7 +97,7 @@ impl Fault {
     }
 }
 
-/// Calls that each fault has seen.
+/// Number of calls that each fault has seen.
 fn seen() -> &'static [AtomicU64] {
     static SEEN: OnceLock<Vec<AtomicU64>> = OnceLock::new();
     SEEN.get_or_init(|| {
@@ -105,16 +110,16 @@ fn seen() -> &'static [AtomicU64] {
 }
 
 static MARKED: AtomicBool = AtomicBool::new(false);
-/// Calls that a fault has hit so far, in all threads.
+/// Number of calls that a fault has hit so far, in all threads.
 static HITS: AtomicU64 = AtomicU64::new(0);
-/// Calls of each function, counted if `STANDIN_COUNT` is set.
+/// Number of calls of each function, counted if `STANDIN_COUNT` is set.
 static CALLS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     static HITS_HERE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Calls are counted from here on by the faults that say so.
+/// Restarts the count of calls, for the faults that count from the mark.
 pub fn mark() {
     for (fault, seen) in settings().faults.iter().zip(seen()) {
         if fault.from_mark {
@@ -124,12 +129,12 @@ pub fn mark() {
     MARKED.store(true, Ordering::Release);
 }
 
-/// Number of calls that a fault has hit: in all threads, and in the calling one.
+/// Returns the number of calls that a fault has hit: in all threads, and in the calling thread.
 pub fn hits() -> (u64, u64) {
     (HITS.load(Ordering::Relaxed), HITS_HERE.get())
 }
 
-/// Lines with the functions called so far and how often.
+/// Returns a line for each function called so far, with the number of its calls.
 pub fn calls() -> String {
     let calls = CALLS.lock();
     let lines = calls
@@ -138,7 +143,7 @@ pub fn calls() -> String {
     lines.collect()
 }
 
-/// Runs the body of a driver function, or what is planted in its place.
+/// Runs the body of a driver function with the planted fault, if any.
 #[inline]
 pub fn run(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
     let settings = settings();
@@ -165,7 +170,7 @@ pub fn run(symbol: &'static str, body: impl FnOnce() -> Outcome) -> CUresult {
     result
 }
 
-/// The fault that hits this call.
+/// Returns the fault that hits this call, and counts the call.
 fn next(symbol: &'static str) -> Option<&'static Fault> {
     let settings = settings();
     if settings.count {

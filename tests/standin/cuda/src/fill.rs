@@ -1,4 +1,4 @@
-//! Memsets.
+//! Memsets of one and two dimensions.
 
 use crate::api::Via;
 use crate::capture;
@@ -28,7 +28,7 @@ fn is_empty(fill: &Fill) -> Outcome<bool> {
     }
 }
 
-/// A memset on the default stream, which the host does not wait for.
+/// Puts a memset on the default stream. The host does not wait for it.
 fn blocking(via: Via, fill: Fill) -> Outcome {
     let mut state = lock()?;
     let key = state.stream(via, 0)?;
@@ -49,27 +49,27 @@ fn queued(via: Via, stream: u64, fill: Fill) -> Outcome {
 }
 
 api! {
-    /// Sets bytes.
+    /// Sets bytes on the default stream.
     cuMemsetD8 3020 => fn cuMemsetD8_v2 | cuMemsetD8_v2_ptds[via](dst: u64, value: u8, count: usize) {
         blocking(via, row(dst, 1, value.into(), count))
     }
-    /// Sets 16-bit values.
+    /// Sets 16-bit values on the default stream.
     cuMemsetD16 3020 => fn cuMemsetD16_v2 | cuMemsetD16_v2_ptds[via](dst: u64, value: u16, count: usize) {
         blocking(via, row(dst, 2, value.into(), count))
     }
-    /// Sets 32-bit values.
+    /// Sets 32-bit values on the default stream.
     cuMemsetD32 3020 => fn cuMemsetD32_v2 | cuMemsetD32_v2_ptds[via](dst: u64, value: u32, count: usize) {
         blocking(via, row(dst, 4, value, count))
     }
-    /// Sets rows of bytes.
+    /// Sets rows of bytes on the default stream.
     cuMemsetD2D8 3020 => fn cuMemsetD2D8_v2 | cuMemsetD2D8_v2_ptds[via](dst: u64, pitch: usize, value: u8, width: usize, height: usize) {
         blocking(via, rows(dst, pitch, 1, value.into(), width, height))
     }
-    /// Sets rows of 16-bit values.
+    /// Sets rows of 16-bit values on the default stream.
     cuMemsetD2D16 3020 => fn cuMemsetD2D16_v2 | cuMemsetD2D16_v2_ptds[via](dst: u64, pitch: usize, value: u16, width: usize, height: usize) {
         blocking(via, rows(dst, pitch, 2, value.into(), width, height))
     }
-    /// Sets rows of 32-bit values.
+    /// Sets rows of 32-bit values on the default stream.
     cuMemsetD2D32 3020 => fn cuMemsetD2D32_v2 | cuMemsetD2D32_v2_ptds[via](dst: u64, pitch: usize, value: u32, width: usize, height: usize) {
         blocking(via, rows(dst, pitch, 4, value, width, height))
     }

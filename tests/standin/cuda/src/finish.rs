@@ -1,32 +1,31 @@
-//! When work ends: at a time on the virtual clock, or some time after the host has done something.
+//! End times of work: a time on the virtual clock, or a delay after an action of the host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Closed until a host function has run; work behind it has no end time until then.
+/// State of a host function: closed until it has run. Work behind a closed gate has no end time.
 #[derive(Debug)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
     const CLOSED: u64 = u64::MAX;
 
-    /// A closed gate.
     pub fn closed() -> Arc<Gate> {
         Arc::new(Gate(AtomicU64::new(Self::CLOSED)))
     }
 
-    /// Opens it at `now`, in nanoseconds.
+    /// Opens the gate at `now`, in nanoseconds.
     pub fn open(&self, now: u64) {
         self.0.store(now, Ordering::Release);
     }
 
-    /// When it opened, in nanoseconds.
+    /// Returns the time at which it opened, in nanoseconds; none while it is closed.
     pub fn opened(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Acquire)).filter(|time| *time != Self::CLOSED)
     }
 }
 
-/// The end of some work: not before `at`, and not before each gate's opening plus what follows it.
+/// End of some work: not before `at`, and not before the opening of each gate plus its delay.
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
     at: u64,
@@ -34,7 +33,7 @@ pub struct Finish {
 }
 
 impl Finish {
-    /// Ends at a known time, in nanoseconds.
+    /// Returns an end at a known time, in nanoseconds.
     #[cfg(test)]
     pub fn at(at: u64) -> Finish {
         Finish {
@@ -43,7 +42,7 @@ impl Finish {
         }
     }
 
-    /// Both have ended.
+    /// Moves the end to the later of both ends.
     pub fn join(&mut self, other: &Finish) {
         self.at = self.at.max(other.at);
         for (gate, offset) in &other.behind {
@@ -58,7 +57,8 @@ impl Finish {
         }
     }
 
-    /// Work of `duration` nanoseconds that starts when this ends, and not before `now`.
+    /// Moves the end past work of `duration` nanoseconds. The work starts at the present end, and
+    /// not before `now`.
     pub fn extend(&mut self, duration: u64, now: u64) {
         self.settle();
         self.at = self.at.max(now).saturating_add(duration);
@@ -67,12 +67,12 @@ impl Finish {
         }
     }
 
-    /// It also waits for `gate`.
+    /// Delays the end until `gate` opens.
     pub fn hold(&mut self, gate: Arc<Gate>) {
         self.behind.push((gate, 0));
     }
 
-    /// The end in nanoseconds; none while a gate is closed.
+    /// Returns the end in nanoseconds; none while a gate is closed.
     pub fn time(&self) -> Option<u64> {
         self.behind.iter().try_fold(self.at, |at, (gate, offset)| {
             gate.opened()
@@ -80,12 +80,12 @@ impl Finish {
         })
     }
 
-    /// Whether it has ended at `now`, in nanoseconds.
+    /// True if the work has ended at `now`, in nanoseconds.
     pub fn is_past(&self, now: u64) -> bool {
         self.time().is_some_and(|time| time <= now)
     }
 
-    /// The gates that are closed still.
+    /// Returns the gates that are still closed.
     pub fn closed_gates(&self) -> impl Iterator<Item = &Arc<Gate>> {
         self.behind
             .iter()

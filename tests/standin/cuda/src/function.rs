@@ -1,4 +1,4 @@
-//! Functions: attributes, occupancy, launches.
+//! Functions: attributes, occupancy and launches.
 
 use crate::abi::{In, LaunchConfig, Out};
 use crate::api::Via;
@@ -7,12 +7,12 @@ use crate::env::settings;
 use crate::state::{State, lock};
 use crate::work::Work;
 
-/// An error unless the handle is a function that can be launched with the current context.
+/// Returns an error unless the handle is a launchable function.
 pub fn launchable(state: &State, function: u64) -> Outcome {
     state.functions.get(function).map(drop)
 }
 
-/// `CUfunction_attribute` values of a kernel that does nothing.
+/// Returns a `CUfunction_attribute` of a kernel that does nothing.
 fn attribute(number: u32) -> Outcome<i32> {
     match number {
         0 => Ok(1024),
@@ -24,14 +24,14 @@ fn attribute(number: u32) -> Outcome<i32> {
     }
 }
 
-/// Threads of a multiprocessor, by which occupancy is limited.
+/// Threads of a multiprocessor, which limit occupancy.
 const THREADS: i32 = 2048;
-/// Blocks of a multiprocessor at most.
+/// Highest number of blocks of a multiprocessor.
 const BLOCKS: i32 = 32;
-/// Multiprocessors.
+/// Number of multiprocessors.
 const PROCESSORS: i32 = 132;
 
-/// The number of blocks of `threads` threads that fit on a multiprocessor.
+/// Returns the number of blocks of `threads` threads that fit on a multiprocessor.
 fn resident(threads: i32) -> i32 {
     let whole_warps = (threads + 31) / 32 * 32;
     (THREADS / whole_warps).min(BLOCKS)
@@ -67,47 +67,46 @@ fn launch(via: Via, function: u64, grid: [u32; 3], block: [u32; 3], stream: u64)
 }
 
 api! {
-    /// One attribute of a function.
+    /// Returns one attribute of a function.
     cuFuncGetAttribute 2020 => fn cuFuncGetAttribute(value: Out<i32>, number: u32, function: u64) {
         lock()?.functions.get(function)?;
         value.put(attribute(number)?)
     }
-    /// Accepted and ignored.
+    /// Checks an attribute's number and ignores its value.
     cuFuncSetAttribute 9000 => fn cuFuncSetAttribute(function: u64, number: u32, _value: i32) {
         lock()?.functions.get(function)?;
         attribute(number).map(drop)
     }
-    /// Accepted and ignored.
     cuFuncSetCacheConfig 3000 => fn cuFuncSetCacheConfig(function: u64, _config: u32) {
         lock()?.functions.get(function).map(drop)
     }
-    /// One attribute of a kernel.
+    /// Returns one attribute of a kernel.
     cuKernelGetAttribute 12000 => fn cuKernelGetAttribute(value: Out<i32>, number: u32, kernel: u64, _device: i32) {
         lock()?.functions.get(kernel)?;
         value.put(attribute(number)?)
     }
-    /// Accepted and ignored.
+    /// Checks an attribute's number and ignores its value.
     cuKernelSetAttribute 12000 => fn cuKernelSetAttribute(number: u32, _value: i32, kernel: u64, _device: i32) {
         lock()?.functions.get(kernel)?;
         attribute(number).map(drop)
     }
-    /// Blocks that fit on a multiprocessor.
+    /// Returns the number of blocks that fit on a multiprocessor.
     cuOccupancyMaxActiveBlocksPerMultiprocessor 6050 => fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: u64, threads: i32, _shared: usize) {
         occupancy(blocks, function, threads)
     }
-    /// Blocks that fit on a multiprocessor.
+    /// Returns the number of blocks that fit on a multiprocessor.
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags 7000 => fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: u64, threads: i32, _shared: usize, _flags: u32) {
         occupancy(blocks, function, threads)
     }
-    /// A launch that fills the device.
+    /// Returns grid and block of a launch that fills the device.
     cuOccupancyMaxPotentialBlockSize 6050 => fn cuOccupancyMaxPotentialBlockSize(grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: *const libc::c_void, _shared: usize, limit: i32) {
         potential(grid, block, function, limit)
     }
-    /// A launch that fills the device.
+    /// Returns grid and block of a launch that fills the device.
     cuOccupancyMaxPotentialBlockSizeWithFlags 7000 => fn cuOccupancyMaxPotentialBlockSizeWithFlags(grid: Out<i32>, block: Out<i32>, function: u64, _shared_of: *const libc::c_void, _shared: usize, limit: i32, _flags: u32) {
         potential(grid, block, function, limit)
     }
-    /// Launches a kernel, of which nothing is known but its time (`STANDIN_LATENCY` launch).
+    /// Launches a kernel. Only its time is modelled (`launch` of `STANDIN_LATENCY`).
     cuLaunchKernel 4000 => fn cuLaunchKernel | cuLaunchKernel_ptsz[via](
         function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32,
         _shared: u32, stream: u64, _params: *const libc::c_void, _extra: *const libc::c_void,

@@ -7,32 +7,29 @@ use crate::codes::{INVALID_VALUE, Outcome};
 use crate::state::{State, lock};
 use crate::work::Work;
 
-/// One graph.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// Its nodes, in the order in which they were added.
+    /// Its nodes, in the order of their addition.
     pub nodes: Vec<u64>,
-    /// Whether it is a child node's own.
+    /// True if it belongs to a child node.
     pub is_child: bool,
-    /// What was instantiated from it last.
+    /// Handle of the executable graph last instantiated from it.
     pub exec: u64,
 }
 
-/// One node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its graph.
+    /// Handle of the graph that holds it.
     pub graph: u64,
-    /// What it does.
     pub work: Work,
-    /// The nodes it comes after.
+    /// Nodes that come before it.
     pub after: Vec<u64>,
-    /// The node that it is a copy of, if its graph is a clone.
+    /// Node of which it is a copy, if its graph is a clone; else itself.
     pub origin: u64,
 }
 
 impl Node {
-    /// `CUgraphNodeType`.
+    /// Returns its `CUgraphNodeType`.
     pub fn kind(&self) -> u32 {
         match self.work {
             Work::Kernel { .. } => 0,
@@ -49,12 +46,12 @@ impl Node {
     }
 }
 
-/// An empty graph.
+/// Makes an empty graph and returns its handle.
 pub fn new(state: &mut State) -> u64 {
     state.graphs.insert(Graph::default())
 }
 
-/// Adds a node.
+/// Adds a node and returns its handle.
 pub fn add(state: &mut State, graph: u64, work: Work, after: Vec<u64>) -> Outcome<u64> {
     state.graphs.get(graph)?;
     for node in &after {
@@ -63,7 +60,7 @@ pub fn add(state: &mut State, graph: u64, work: Work, after: Vec<u64>) -> Outcom
         }
     }
     let work = match work {
-        // A child is copied as it is now.
+        // The child is copied in its present state.
         Work::Child(child) => {
             let copy = clone(state, child)?;
             state.graphs.get_mut(copy)?.is_child = true;
@@ -81,13 +78,13 @@ pub fn add(state: &mut State, graph: u64, work: Work, after: Vec<u64>) -> Outcom
     Ok(node)
 }
 
-/// Whether a graph allocates or frees, which binds it to what is made from it.
+/// True if a graph allocates or frees. Such a graph is tied to its executable graph.
 pub fn has_memory_nodes(state: &State, graph: u64) -> Outcome<bool> {
     let is_memory = |node: &u64| matches!(state.nodes.get(*node).map(Node::kind), Ok(10 | 11));
     Ok(state.graphs.get(graph)?.nodes.iter().any(is_memory))
 }
 
-/// These nodes and all that come before them.
+/// Returns these nodes and all nodes that come before them.
 pub fn ancestors(state: &State, nodes: &[u64]) -> HashSet<u64> {
     let mut found = HashSet::new();
     let mut open = nodes.to_vec();
@@ -101,7 +98,7 @@ pub fn ancestors(state: &State, nodes: &[u64]) -> HashSet<u64> {
     found
 }
 
-/// A copy of a graph.
+/// Copies a graph with its child graphs and returns the handle of the copy.
 pub fn clone(state: &mut State, graph: u64) -> Outcome<u64> {
     let nodes = state.graphs.get(graph)?.nodes.clone();
     let copy = new(state);
@@ -137,7 +134,7 @@ pub fn clone(state: &mut State, graph: u64) -> Outcome<u64> {
     Ok(copy)
 }
 
-/// Destroys a graph with its nodes. What was instantiated from it stays.
+/// Destroys a graph with its nodes. Executable graphs made from it stay.
 pub fn destroy(state: &mut State, graph: u64) -> Outcome {
     let graph = state.graphs.remove(graph)?;
     for node in graph.nodes {
@@ -150,7 +147,7 @@ pub fn destroy(state: &mut State, graph: u64) -> Outcome {
     Ok(())
 }
 
-/// Gives a list by the API's rule: without room only the count, else as many as fit.
+/// Writes a list by the API's rule: only the count if `to` is null, else as many elements as fit.
 fn give(list: &[u64], to: Out<u64>, count: Out<usize>) -> Outcome {
     if to.is_null() {
         return count.put(list.len());
@@ -217,7 +214,6 @@ fn link(graph: u64, from: In<u64>, to: In<u64>, count: usize, adds: bool) -> Out
 }
 
 api! {
-    /// An empty graph.
     cuGraphCreate 10000 => fn cuGraphCreate(graph: Out<u64>, flags: u32) {
         graph.required()?;
         if flags != 0 {
@@ -226,7 +222,6 @@ api! {
         let mut state = lock()?;
         graph.put(new(&mut state))
     }
-    /// Destroys a graph.
     cuGraphDestroy 10000 => fn cuGraphDestroy(graph: u64) {
         let mut state = lock()?;
         if state.graphs.get(graph).map_err(|_| INVALID_VALUE)?.is_child {
@@ -234,7 +229,7 @@ api! {
         }
         destroy(&mut state, graph)
     }
-    /// A copy of a graph.
+    /// Copies a graph without memory nodes.
     cuGraphClone 10000 => fn cuGraphClone(copy: Out<u64>, graph: u64) {
         copy.required()?;
         let mut state = lock()?;
@@ -244,7 +239,7 @@ api! {
         }
         copy.put(clone(&mut state, graph)?)
     }
-    /// The copy of a node in a copy of its graph.
+    /// Returns the copy of a node in a copy of its graph.
     cuGraphNodeFindInClone 10000 => fn cuGraphNodeFindInClone(node: Out<u64>, original: u64, copy: u64) {
         let state = lock()?;
         let nodes = &state.graphs.get(copy)?.nodes;
@@ -253,12 +248,12 @@ api! {
         });
         node.put(*found.ok_or(INVALID_VALUE)?)
     }
-    /// All nodes.
+    /// Returns the nodes of a graph.
     cuGraphGetNodes 10000 => fn cuGraphGetNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) {
         let state = lock()?;
         give(&state.graphs.get(graph)?.nodes, nodes, count)
     }
-    /// Nodes that come after none.
+    /// Returns the nodes without dependencies.
     cuGraphGetRootNodes 10000 => fn cuGraphGetRootNodes(graph: u64, nodes: Out<u64>, count: Out<usize>) {
         let state = lock()?;
         let mut roots = Vec::new();
@@ -269,52 +264,52 @@ api! {
         }
         give(&roots, nodes, count)
     }
-    /// All edges.
+    /// Returns the edges of a graph.
     cuGraphGetEdges 10000 => fn cuGraphGetEdges(graph: u64, from: Out<u64>, to: Out<u64>, count: Out<usize>) {
         edges(graph, from, to, count)
     }
-    /// All edges.
+    /// Returns the edges of a graph, with zeros as their data.
     cuGraphGetEdges 12030 => fn cuGraphGetEdges_v2(graph: u64, from: Out<u64>, to: Out<u64>, data: Out<EdgeData>, count: Out<usize>) {
         if !data.is_null() {
             (0..count.get()?).for_each(|index| data.put_at(index, EdgeData::default()));
         }
         edges(graph, from, to, count)
     }
-    /// The nodes that a node comes after.
+    /// Returns the nodes that come before a node.
     cuGraphNodeGetDependencies 10000 => fn cuGraphNodeGetDependencies(node: u64, nodes: Out<u64>, count: Out<usize>) {
         dependencies(node, nodes, count)
     }
-    /// The nodes that a node comes after.
+    /// Returns the nodes that come before a node.
     cuGraphNodeGetDependencies 12030 => fn cuGraphNodeGetDependencies_v2(node: u64, nodes: Out<u64>, data: Out<EdgeData>, count: Out<usize>) {
         if !data.is_null() {
             (0..count.get()?).for_each(|index| data.put_at(index, EdgeData::default()));
         }
         dependencies(node, nodes, count)
     }
-    /// The nodes that come after a node.
+    /// Returns the nodes that come directly after a node.
     cuGraphNodeGetDependentNodes 10000 => fn cuGraphNodeGetDependentNodes(node: u64, nodes: Out<u64>, count: Out<usize>) {
         dependents(node, nodes, count)
     }
-    /// The nodes that come after a node.
+    /// Returns the nodes that come directly after a node.
     cuGraphNodeGetDependentNodes 12030 => fn cuGraphNodeGetDependentNodes_v2(node: u64, nodes: Out<u64>, data: Out<EdgeData>, count: Out<usize>) {
         if !data.is_null() {
             (0..count.get()?).for_each(|index| data.put_at(index, EdgeData::default()));
         }
         dependents(node, nodes, count)
     }
-    /// Adds edges.
+    /// Adds edges between nodes of a graph.
     cuGraphAddDependencies 10000 => fn cuGraphAddDependencies(graph: u64, from: In<u64>, to: In<u64>, count: usize) {
         link(graph, from, to, count, true)
     }
-    /// Adds edges.
+    /// Adds edges between nodes of a graph.
     cuGraphAddDependencies 12030 => fn cuGraphAddDependencies_v2(graph: u64, from: In<u64>, to: In<u64>, _data: In<EdgeData>, count: usize) {
         link(graph, from, to, count, true)
     }
-    /// Takes edges away.
+    /// Removes edges between nodes of a graph.
     cuGraphRemoveDependencies 10000 => fn cuGraphRemoveDependencies(graph: u64, from: In<u64>, to: In<u64>, count: usize) {
         link(graph, from, to, count, false)
     }
-    /// Takes edges away.
+    /// Removes edges between nodes of a graph.
     cuGraphRemoveDependencies 12030 => fn cuGraphRemoveDependencies_v2(graph: u64, from: In<u64>, to: In<u64>, _data: In<EdgeData>, count: usize) {
         link(graph, from, to, count, false)
     }

@@ -1,7 +1,7 @@
-//! Memory of graphs' allocation nodes.
+//! Memory of the allocation nodes of graphs.
 //!
-//! A node has its address when it is made, and memory behind it from the first launch on. The
-//! memory stays with the device's graphs until `cuDeviceGraphMemTrim`, when nothing uses it.
+//! A node gets its address at its creation, and memory at that address at the first launch. The
+//! memory stays with the device's graphs until `cuDeviceGraphMemTrim` frees the unused part.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,33 +12,33 @@ use crate::env::{Feature, settings};
 use crate::memory::{Allocation, Kind, PAGE, round};
 use crate::state::{Guard, State};
 
-/// The driver takes memory for graphs in pieces of this size, in bytes (recorded.txt).
+/// Unit in which the driver takes memory for graphs, in bytes (recorded.txt).
 const PIECE: u64 = 32 << 20;
 
 /// A device's memory for graphs, in bytes.
 #[derive(Debug, Default)]
 pub struct GraphMemory {
-    /// Held now, and at most. The driver calls all of it used until it is trimmed.
+    /// Memory held now, and the highest so far. The driver reports all of it as used until a trim.
     pub reserved: [u64; 2],
-    /// Behind addresses of allocation nodes.
+    /// Memory at addresses of allocation nodes.
     backed: u64,
     blocks: HashMap<u64, Block>,
-    /// Addresses of allocations whose context has ended, with their bytes and owners: nothing else is placed
-    /// there while a graph names them.
+    /// Addresses of allocations whose context has ended, with bytes and number of owners. Nothing
+    /// else is placed there while a graph names them.
     orphans: HashMap<u64, (u64, u32)>,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    /// Has memory behind it.
+    /// True if memory lies at the address.
     is_backed: bool,
-    /// Allocated by a launch and not freed since.
+    /// True from the allocation by a launch until the free.
     is_live: bool,
-    /// Nodes and executable graphs that know of it.
+    /// Number of nodes and executable graphs that refer to it.
     owners: u32,
 }
 
-/// An address for a new allocation node, which goes with the context.
+/// Reserves an address for a new allocation node of the context.
 pub fn reserve(state: &mut State, device: i32, bytes: u64, context: u64) -> Outcome<Range<u64>> {
     if settings().lacks(Feature::Pools) {
         return Err(NOT_SUPPORTED);
@@ -71,7 +71,7 @@ pub fn reserve(state: &mut State, device: i32, bytes: u64, context: u64) -> Outc
     Ok(base..base + bytes)
 }
 
-/// What `cuGraphMemAllocNodeGetParams` tells.
+/// Returns the parameters that `cuGraphMemAllocNodeGetParams` reports.
 pub fn params(device: i32, bytes: Range<u64>) -> MemAllocNodeParams {
     MemAllocNodeParams {
         pool: MemPoolProps {
@@ -103,7 +103,7 @@ fn device_of(state: &State, base: u64) -> Outcome<(i32, u64)> {
         .ok_or(INVALID_VALUE)
 }
 
-/// One more owner knows of the allocation.
+/// Adds an owner of the allocation.
 pub fn share(state: &mut State, base: u64) -> Outcome {
     let (device, _) = device_of(state, base)?;
     let memory = &mut state.device(device)?.graph_memory;
@@ -111,7 +111,7 @@ pub fn share(state: &mut State, base: u64) -> Outcome {
     Ok(())
 }
 
-/// One owner less knows of it; the last one takes it away.
+/// Drops an owner of the allocation. The last one removes it, unless it is live.
 pub fn drop_node(state: &mut State, base: u64) {
     let Ok((device, _)) = device_of(state, base) else {
         drop_orphan(state, base);
@@ -142,7 +142,7 @@ fn drop_orphan(state: &mut State, base: u64) {
     }
 }
 
-/// A launch allocates: memory is put behind the address.
+/// Allocates for a launch: puts memory at the address.
 pub fn begin_use(state: &mut State, base: u64) -> Outcome {
     let (ordinal, spacing) = device_of(state, base)?;
     let block = state.device(ordinal)?.graph_memory.blocks.get_mut(&base);
@@ -167,7 +167,7 @@ pub fn begin_use(state: &mut State, base: u64) -> Outcome {
     Ok(())
 }
 
-/// Whether a launch has allocated it and nothing has freed it since.
+/// True from the allocation by a launch until the free.
 pub fn is_live(state: &mut State, base: u64) -> bool {
     let Ok((device, _)) = device_of(state, base) else {
         return false;
@@ -179,7 +179,7 @@ pub fn is_live(state: &mut State, base: u64) -> bool {
     block.is_some_and(|block| block.is_live)
 }
 
-/// It is freed in a launch or on a stream: the memory stays with the graphs.
+/// Frees the allocation in a launch or on a stream. The memory stays with the graphs.
 pub fn end_use(state: &mut State, base: u64) -> Outcome {
     let (ordinal, _) = device_of(state, base)?;
     let memory = &mut state.device(ordinal)?.graph_memory;
@@ -198,8 +198,7 @@ fn free_now(state: &mut Guard, base: u64) -> Outcome {
     end_use(state, base)
 }
 
-/// Takes an allocation away altogether. Graphs that name it, as they may when its context has ended, keep the
-/// address.
+/// Removes an allocation. Graphs may still name it if its context has ended: they keep the address.
 pub fn release(state: &mut State, base: u64) -> Outcome {
     let allocation = state.memory.remove(base).ok_or(INVALID_VALUE)?;
     let bytes = allocation.spacing;
@@ -217,7 +216,7 @@ pub fn release(state: &mut State, base: u64) -> Outcome {
     Ok(())
 }
 
-/// Gives back the memory behind what is not in use.
+/// Frees the memory of allocations that are not in use.
 pub fn trim(state: &mut State, ordinal: i32) -> Outcome {
     let memory = &mut state.device(ordinal)?.graph_memory;
     let mut idle = Vec::new();

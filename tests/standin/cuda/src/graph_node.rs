@@ -1,4 +1,4 @@
-//! Adding nodes of each kind to a graph.
+//! Addition of nodes of each kind to a graph.
 
 use crate::abi::{
     HostNodeParams, In, KernelNodeParams, MemAllocNodeParams, Memcpy3D, MemsetNodeParams,
@@ -100,7 +100,7 @@ fn free(node: Out<u64>, graph: u64, after: In<u64>, count: usize, address: u64) 
     })
 }
 
-/// A node of a type that is named in its parameters: one of memory, or an empty one.
+/// Adds a node of the type in its parameters: a memory node or an empty one.
 fn any(
     node: Out<u64>,
     graph: u64,
@@ -126,19 +126,19 @@ fn any(
 }
 
 api! {
-    /// A node of the type that its parameters name.
+    /// Adds a node of the type that its parameters name.
     cuGraphAddNode 12020 => fn cuGraphAddNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: Out<NodeParams>) {
         any(node, graph, after, count, params)
     }
-    /// A node of any type, with data of its edges.
+    /// Adds a node of the type that its parameters name, with data of its edges.
     cuGraphAddNode 12030 => fn cuGraphAddNode_v2(node: Out<u64>, graph: u64, after: In<u64>, _edges: In<u64>, count: usize, params: Out<NodeParams>) {
         any(node, graph, after, count, params)
     }
-    /// A node's `CUgraphNodeType`.
+    /// Returns the `CUgraphNodeType` of a node.
     cuGraphNodeGetType 10000 => fn cuGraphNodeGetType(node: u64, kind: Out<u32>) {
         kind.put(lock()?.nodes.get(node)?.kind())
     }
-    /// Takes a node out of its graph.
+    /// Removes a node from its graph.
     cuGraphDestroyNode 10000 => fn cuGraphDestroyNode(node: u64) {
         let mut state = lock()?;
         let graph = state.nodes.get(node)?.graph;
@@ -155,33 +155,29 @@ api! {
             _ => Ok(()),
         }
     }
-    /// A kernel.
     cuGraphAddKernelNode 10000 => fn cuGraphAddKernelNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: In<KernelNodeParams>) {
         add(node, graph, after, count, |state| kernel(state, params))
     }
-    /// A kernel.
     cuGraphAddKernelNode 12000 => fn cuGraphAddKernelNode_v2(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: In<KernelNodeParams>) {
         add(node, graph, after, count, |state| kernel(state, params))
     }
-    /// A copy.
     cuGraphAddMemcpyNode 10000 => fn cuGraphAddMemcpyNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, copy: In<Memcpy3D>, _context: u64) {
         add(node, graph, after, count, |state| {
             Ok(Work::Copy(crate::copy3d::resolve(state, &copy.get()?)?))
         })
     }
-    /// Changes a copy.
+    /// Replaces the copy of a node.
     cuGraphMemcpyNodeSetParams 10000 => fn cuGraphMemcpyNodeSetParams(node: u64, copy: In<Memcpy3D>) {
         set(node, 1, |state| Ok(Work::Copy(crate::copy3d::resolve(state, &copy.get()?)?)))
     }
-    /// A memset.
     cuGraphAddMemsetNode 10000 => fn cuGraphAddMemsetNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: In<MemsetNodeParams>, _context: u64) {
         add(node, graph, after, count, |_| fill(params.get()?))
     }
-    /// Changes a memset.
+    /// Replaces the memset of a node.
     cuGraphMemsetNodeSetParams 10000 => fn cuGraphMemsetNodeSetParams(node: u64, params: In<MemsetNodeParams>) {
         set(node, 2, |_| fill(params.get()?))
     }
-    /// A host function.
+    /// Adds a node that calls a host function.
     cuGraphAddHostNode 10000 => fn cuGraphAddHostNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: In<HostNodeParams>) {
         add(node, graph, after, count, |_| {
             let HostNodeParams { function, data } = params.get()?;
@@ -189,7 +185,7 @@ api! {
             Ok(Work::Host(Call { function, data }))
         })
     }
-    /// A graph within the graph.
+    /// Adds a node that runs a copy of another graph.
     cuGraphAddChildGraphNode 10000 => fn cuGraphAddChildGraphNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, child: u64) {
         add(node, graph, after, count, |state| {
             if crate::graph::has_memory_nodes(state, child)? {
@@ -201,30 +197,30 @@ api! {
             Ok(Work::Child(child))
         })
     }
-    /// The graph within.
+    /// Returns the graph of a child node.
     cuGraphChildGraphNodeGetGraph 10000 => fn cuGraphChildGraphNodeGetGraph(node: u64, graph: Out<u64>) {
         match lock()?.nodes.get(node)?.work {
             Work::Child(child) => graph.put(child),
             _ => Err(INVALID_VALUE),
         }
     }
-    /// Nothing, to tie others together.
+    /// Adds a node without work, which ties other nodes together.
     cuGraphAddEmptyNode 10000 => fn cuGraphAddEmptyNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize) {
         add(node, graph, after, count, |_| Ok(Work::Empty))
     }
-    /// Records an event.
+    /// Adds a node that records an event.
     cuGraphAddEventRecordNode 11010 => fn cuGraphAddEventRecordNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, event: u64) {
         add(node, graph, after, count, |state| state.events.get(event).map(|_| Work::Record(event)))
     }
-    /// Waits for an event.
+    /// Adds a node that waits for an event.
     cuGraphAddEventWaitNode 11010 => fn cuGraphAddEventWaitNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, event: u64) {
         add(node, graph, after, count, |state| state.events.get(event).map(|_| Work::Wait(event)))
     }
-    /// Allocates memory, whose address is known at once.
+    /// Adds a node that allocates memory. Its address is known at once.
     cuGraphAddMemAllocNode 11040 => fn cuGraphAddMemAllocNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, params: Out<MemAllocNodeParams>) {
         allocation(node, graph, after, count, params)
     }
-    /// What an allocation was asked for.
+    /// Returns the parameters of an allocation node.
     cuGraphMemAllocNodeGetParams 11040 => fn cuGraphMemAllocNodeGetParams(node: u64, params: Out<MemAllocNodeParams>) {
         let state = lock()?;
         let Work::Alloc(bytes) = &state.nodes.get(node)?.work else {
@@ -233,11 +229,11 @@ api! {
         let device = state.memory.get(bytes.start).map_or(0, |found| found.device);
         params.put(crate::graph_memory::params(device, bytes.clone()))
     }
-    /// Frees memory that the graph or another has allocated.
+    /// Adds a node that frees memory of an allocation node of this or another graph.
     cuGraphAddMemFreeNode 11040 => fn cuGraphAddMemFreeNode(node: Out<u64>, graph: u64, after: In<u64>, count: usize, address: u64) {
         free(node, graph, after, count, address)
     }
-    /// What is freed.
+    /// Returns the address that a node frees.
     cuGraphMemFreeNodeGetParams 11040 => fn cuGraphMemFreeNodeGetParams(node: u64, address: Out<u64>) {
         match &lock()?.nodes.get(node)?.work {
             Work::Free(bytes) => address.put(bytes.start),

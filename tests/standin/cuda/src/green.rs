@@ -1,7 +1,8 @@
-//! Green contexts: contexts on a part of a device's processors. Their memory is the primary context's.
+//! Green contexts: contexts on a part of a device's processors. Their memory is the primary
+//! context's.
 //!
-//! As seen on an H100: a green context has a `CUcontext` of its own, which its streams tell as theirs. What is
-//! allocated with it current, and on its streams, outlives it.
+//! Seen on an H100: a green context has a `CUcontext` of its own, which its streams report as
+//! theirs. Memory allocated with it current, or on its streams, outlives it.
 
 use crate::abi::{Out, STREAM_NON_BLOCKING};
 use crate::codes::{INVALID_VALUE, Outcome};
@@ -9,11 +10,11 @@ use crate::state::{Guard, State, lock};
 use crate::timeline::Kind;
 use crate::{context, primary};
 
-/// What tells the handle of a green context from that of its `CUcontext`.
+/// Bit of a green context's handle that distinguishes it from the handle of its `CUcontext`.
 const GREEN: u64 = 1 << 55;
 
 impl State {
-    /// The context that memory belongs to which is allocated in one.
+    /// Returns the context that owns memory allocated in `context`.
     pub fn owner(&self, context: u64) -> u64 {
         let green = self.contexts.get(context).ok();
         green.and_then(|green| green.green_of).unwrap_or(context)
@@ -30,7 +31,8 @@ fn of(state: &Guard, green: u64) -> Outcome<u64> {
 }
 
 api! {
-    /// A green context, which holds its device's primary context. Which processors it has makes no difference here.
+    /// Makes a green context, which retains its device's primary context. The choice of processors
+    /// makes no difference here.
     cuGreenCtxCreate 12040 => fn cuGreenCtxCreate(green: Out<u64>, processors: u64, device: i32, _flags: u32) {
         green.required()?;
         if processors == 0 {
@@ -42,7 +44,7 @@ api! {
         state.contexts.get_mut(context)?.green_of = Some(primary);
         green.put(context | GREEN)
     }
-    /// Ends a green context with its streams and events.
+    /// Destroys a green context with its streams and events.
     cuGreenCtxDestroy 12040 => fn cuGreenCtxDestroy(green: u64) {
         let mut state = lock()?;
         let context = of(&state, green)?;
@@ -51,12 +53,12 @@ api! {
         state.note_gone(context, device);
         primary::release_one(&mut state, device)
     }
-    /// The context to make current.
+    /// Returns the `CUcontext` of a green context.
     cuCtxFromGreenCtx 12040 => fn cuCtxFromGreenCtx(context: Out<u64>, green: u64) {
         let state = lock()?;
         context.put(of(&state, green)?)
     }
-    /// A stream of a green context.
+    /// Makes a stream of a green context.
     cuGreenCtxStreamCreate 12050 => fn cuGreenCtxStreamCreate(stream: Out<u64>, green: u64, flags: u32, priority: i32) {
         stream.required()?;
         if flags != STREAM_NON_BLOCKING {

@@ -1,9 +1,9 @@
-//! Handles: numbers that look like addresses, never used twice in a process.
+//! Handles: numbers that resemble addresses and are never used twice in a process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Handles are spread well enough already; multiplying moves the low bits up.
+/// Hasher of handles. They are spread well enough: the multiplication only moves low bits up.
 #[derive(Default)]
 pub struct HandleHasher(u64);
 
@@ -23,14 +23,14 @@ impl Hasher for HandleHasher {
     }
 }
 
-/// Objects of one kind by their handles.
+/// Objects of one kind, by their handles.
 pub struct Handles<T> {
     next: u64,
     all: HashMap<u64, T, BuildHasherDefault<HandleHasher>>,
 }
 
 impl<T> Handles<T> {
-    /// None yet; `kind` makes the handles of one kind differ from those of others.
+    /// Returns an empty table. Tables of another `kind` have other handles.
     pub fn new(kind: u8) -> Self {
         Handles {
             next: u64::from(kind) << 40,
@@ -38,7 +38,7 @@ impl<T> Handles<T> {
         }
     }
 
-    /// A handle for what `make` makes of it.
+    /// Returns a new handle for the object that `make` makes from the handle.
     pub fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         self.next += 0x100;
         let handle = self.next;
@@ -46,57 +46,57 @@ impl<T> Handles<T> {
         handle
     }
 
-    /// A handle for `object`.
+    /// Returns a new handle for `object`.
     pub fn insert(&mut self, object: T) -> u64 {
         self.insert_with(|_| object)
     }
 
-    /// A handle for an object that is made later, or again and again: a primary context.
+    /// Reserves a handle for an object made later or repeatedly, such as a primary context.
     pub fn reserve(&mut self) -> u64 {
         self.next += 0x100;
         self.next
     }
 
-    /// Gives a reserved handle its object.
+    /// Stores the object of a reserved handle.
     pub fn insert_at(&mut self, handle: u64, object: T) {
         self.all.insert(handle, object);
     }
 
-    /// The object, or the driver's error for a handle that is not one.
+    /// Returns the object. An unknown handle is the driver's `INVALID_HANDLE`.
     pub fn get(&self, handle: u64) -> crate::codes::Outcome<&T> {
         self.all.get(&handle).ok_or(crate::codes::INVALID_HANDLE)
     }
 
-    /// The object, to change, or the driver's error for a handle that is not one.
+    /// Returns the object for a change. An unknown handle is the driver's `INVALID_HANDLE`.
     pub fn get_mut(&mut self, handle: u64) -> crate::codes::Outcome<&mut T> {
         self.all
             .get_mut(&handle)
             .ok_or(crate::codes::INVALID_HANDLE)
     }
 
-    /// Takes the object away.
+    /// Removes the object and returns it.
     pub fn remove(&mut self, handle: u64) -> crate::codes::Outcome<T> {
         self.all.remove(&handle).ok_or(crate::codes::INVALID_HANDLE)
     }
 
-    /// Whether there is such a handle.
+    /// True if the handle has an object.
     pub fn contains(&self, handle: u64) -> bool {
         self.all.contains_key(&handle)
     }
 
-    /// All of them, in no order.
+    /// Returns all handles with their objects, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.all.iter().map(|(handle, object)| (*handle, object))
     }
 
-    /// All of them, in no order, to change.
+    /// Returns all handles with their objects for a change, in no order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
         self.all
             .iter_mut()
             .map(|(handle, object)| (*handle, object))
     }
 
-    /// Takes away those that `keep` says no to.
+    /// Removes the objects for which `keep` returns false.
     pub fn retain(&mut self, keep: impl FnMut(&u64, &mut T) -> bool) {
         self.all.retain(keep);
     }

@@ -1,5 +1,7 @@
-//! The stand-in's own heap, apart from the process's: what it keeps for itself, and the gaps that this leaves, are not
-//! what a program under test keeps. Its mappings are of `/dev/zero`, by which they are known in `/proc/self/smaps`.
+//! Heap of the stand-in, separate from the heap of the process.
+//!
+//! The stand-in's own data, and the gaps that it leaves, are no memory of the program under test.
+//! Mappings of this heap are of `/dev/zero`, which identifies them in `/proc/self/smaps`.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -8,14 +10,17 @@ use std::sync::Once;
 
 use dlmalloc::{Allocator, Dlmalloc};
 
-/// The heap's memory: private mappings of `/dev/zero`, which never become one with a neighbour that has no name.
+/// Memory of the heap: private mappings of `/dev/zero`. The kernel never merges them with an
+/// adjacent anonymous mapping.
 struct Zero;
 
-// SAFETY: what `alloc` returns is a mapping of its own; the other calls are refused or concern such mappings only.
+// SAFETY: `alloc` returns a mapping of its own. The other calls are refused or concern such
+// mappings only.
 unsafe impl Allocator for Zero {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the path is a literal; the descriptor is closed below, and a new mapping touches no other.
+        // SAFETY: the path is a literal; the descriptor is closed below, and a new mapping touches
+        // no other.
         let start = unsafe {
             let file = libc::open(c"/dev/zero".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
             let named = (libc::MAP_PRIVATE, file);
@@ -41,12 +46,12 @@ unsafe impl Allocator for Zero {
     }
 
     fn free_part(&self, start: *mut u8, from: usize, to: usize) -> bool {
-        // SAFETY: the end of a mapping of ours, which the heap does not use any more.
+        // SAFETY: the end of a mapping of this heap, which it no longer uses.
         unsafe { libc::munmap(start.add(to).cast(), from - to) == 0 }
     }
 
     fn free(&self, start: *mut u8, size: usize) -> bool {
-        // SAFETY: a mapping of ours, which the heap does not use any more.
+        // SAFETY: a mapping of this heap, which it no longer uses.
         unsafe { libc::munmap(start.cast(), size) == 0 }
     }
 
@@ -63,7 +68,8 @@ unsafe impl Allocator for Zero {
     }
 }
 
-/// The heap behind a lock of the system's, which a process that forks holds meanwhile: its child can allocate.
+/// Heap behind a mutex of the C library. A thread holds the mutex while it forks, so that the child
+/// can allocate.
 struct Heap {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     blocks: UnsafeCell<Dlmalloc<Zero>>,
@@ -91,7 +97,8 @@ extern "C" fn unlock() {
 fn with<R>(run: impl FnOnce(&mut Dlmalloc<Zero>) -> R) -> R {
     static AT_FORK: Once = Once::new();
     AT_FORK.call_once(|| {
-        // Without handlers a child of a thread that allocates meanwhile would wait for ever; nothing else can be done.
+        // Without handlers, a child forked while another thread allocates would wait for ever. A
+        // failure is ignored: there is no alternative.
         // SAFETY: three functions that stay and do not unwind.
         let _ = unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) };
     });
@@ -131,7 +138,7 @@ mod tests {
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// KiB of mappings of `/dev/zero`.
+    /// Returns the size of all mappings of `/dev/zero`, in KiB.
     fn mapped() -> u64 {
         let maps = fs::read_to_string("/proc/self/smaps").unwrap();
         let mut is_ours = false;
@@ -150,7 +157,8 @@ mod tests {
         kib
     }
 
-    /// Set in a process in which only that test runs: what other tests allocate just behind the block would keep its memory.
+    /// Set in a process that runs only this test: an allocation of another test behind the block
+    /// would keep its memory.
     const ALONE: &str = "STANDIN_TEST_ALONE";
 
     #[test]
@@ -195,7 +203,7 @@ mod tests {
                     unsafe { libc::_exit(7) };
                 }
                 let mut status = 0;
-                // SAFETY: `status` is ours to write.
+                // SAFETY: `status` is a local of this test.
                 unsafe { libc::waitpid(child, &mut status, 0) };
                 assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7);
             }

@@ -1,4 +1,4 @@
-//! What the stand-in exports beyond the driver API, for tests.
+//! Functions that the stand-in exports beyond the driver API, for tests.
 
 use crate::abi::{In, Out};
 use crate::api::{Via, call};
@@ -11,11 +11,10 @@ use crate::work::Work;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StandinRange {
-    /// First byte.
     pub address: u64,
-    /// Number of bytes.
+    /// Number of bytes in the range.
     pub bytes: u64,
-    /// Not 0 if it writes them.
+    /// Not 0 if the kernel writes them.
     pub writes: u32,
 }
 
@@ -43,13 +42,13 @@ pub extern "C" fn standin_launch(
     })
 }
 
-/// Number of findings of the oracle so far.
+/// Returns the number of findings of the oracle so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_findings() -> u64 {
     crate::report::count()
 }
 
-/// What was done so far to the memory at these addresses counts no more: no finding comes of it.
+/// Forgets all accesses so far to the memory at these addresses. They cause no later finding.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_forgive(address: u64, bytes: u64) -> CUresult {
     call("standin_forgive", || {
@@ -59,7 +58,7 @@ pub extern "C" fn standin_forgive(address: u64, bytes: u64) -> CUresult {
     })
 }
 
-/// The most bytes of a device that were taken at a time since the last call.
+/// Returns the highest use of a device's memory since the last call, in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_peak(device: i32, bytes: Out<u64>) -> CUresult {
     call("standin_peak", || {
@@ -69,7 +68,7 @@ pub extern "C" fn standin_peak(device: i32, bytes: Out<u64>) -> CUresult {
     })
 }
 
-/// Moves the driver's clock forward by `nanos` nanoseconds: work ends that much earlier.
+/// Moves the driver's clock forward by `nanos` nanoseconds. Work completes that much earlier.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_advance(nanos: u64) -> CUresult {
     call("standin_advance", || {
@@ -78,13 +77,14 @@ pub extern "C" fn standin_advance(nanos: u64) -> CUresult {
     })
 }
 
-/// Calls are counted from here on by the faults of `STANDIN_FAULT` that say so.
+/// Restarts the count of calls, for the faults of `STANDIN_FAULT` that count from the mark.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_mark() {
     crate::fault::mark();
 }
 
-/// Number of calls that a fault of `STANDIN_FAULT` has hit: in the calling thread, or in all threads.
+/// Returns the number of calls that a fault of `STANDIN_FAULT` has hit: in the calling thread, or
+/// in all threads.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_hits(everywhere: i32) -> u64 {
     let (all, here) = crate::fault::hits();
@@ -92,15 +92,17 @@ pub extern "C" fn standin_hits(everywhere: i32) -> u64 {
 }
 
 /// Writes a line for each driver function called so far, with the number of calls, to a descriptor.
-/// Counted if `STANDIN_COUNT` is set.
+/// Calls are counted if `STANDIN_COUNT` is set.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_calls(descriptor: i32) {
     let text = crate::fault::calls();
-    // SAFETY: the text is as long as it says. A short write leaves a short list, which a reader sees.
+    // SAFETY: the text is as long as it says. A short write leaves a short list, which a reader
+    // notices.
     unsafe { libc::write(descriptor, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether address space is the stand-in's: device memory, or kept for it.
+/// Reports if an address lies in the stand-in's address space: device memory, or space reserved for
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_owns(address: u64) -> i32 {
     lock().is_ok_and(|state| state.memory.owns(address)).into()

@@ -36,7 +36,7 @@ fn insert(state: &mut State, address: u64, bytes: u64, kind: Kind, flags: u32) -
 fn allocate(to: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     let mut state = lock()?;
     state.current()?;
-    // What fails leaves null behind, and no bytes are no memory.
+    // A failed call leaves null in the result. For 0 bytes the result is null too.
     to.put(0)?;
     if flags & !ALLOC_FLAGS != 0 {
         return Err(INVALID_VALUE);
@@ -61,7 +61,7 @@ fn allocate(to: Out<u64>, bytes: usize, flags: u32) -> Outcome {
     to.put(at as u64)
 }
 
-/// Takes host memory from the table, and unmaps it if it was ours.
+/// Removes host memory from the table. Unmaps memory that the driver allocated.
 pub fn release(state: &mut State, base: u64) -> Outcome {
     let allocation = state.memory.remove(base).ok_or(INVALID_VALUE)?;
     state.model.forget(base..base + allocation.size);
@@ -74,7 +74,7 @@ pub fn release(state: &mut State, base: u64) -> Outcome {
 }
 
 fn free(base: u64, kind: Kind, missing: u32) -> Outcome {
-    // It needs no current context.
+    // A free needs no current context.
     let mut state = lock()?;
     if base == 0 {
         return Err(INVALID_VALUE);
@@ -90,34 +90,34 @@ fn free(base: u64, kind: Kind, missing: u32) -> Outcome {
 }
 
 api! {
-    /// Page-locked memory.
+    /// Allocates page-locked memory without flags.
     cuMemAllocHost 3020 => fn cuMemAllocHost_v2(address: Out<u64>, bytes: usize) {
         allocate(address, bytes, 0)
     }
-    /// Page-locked memory by flags.
+    /// Allocates page-locked memory with flags.
     cuMemHostAlloc 2020 => fn cuMemHostAlloc(address: Out<u64>, bytes: usize, flags: u32) {
         allocate(address, bytes, flags)
     }
-    /// Gives page-locked memory back.
+    /// Frees page-locked memory.
     cuMemFreeHost 2000 => fn cuMemFreeHost(address: u64) {
         match address {
             0 => lock().map(drop),
             _ => free(address, Kind::Host, INVALID_VALUE),
         }
     }
-    /// Page-locks memory of the program's.
+    /// Page-locks memory of the program.
     cuMemHostRegister 4000 => fn cuMemHostRegister(address: u64, bytes: usize, flags: u32) {
         register(address, bytes, flags)
     }
-    /// Page-locks memory of the program's.
+    /// Page-locks memory of the program.
     cuMemHostRegister 6050 => fn cuMemHostRegister_v2(address: u64, bytes: usize, flags: u32) {
         register(address, bytes, flags)
     }
-    /// Ends that.
+    /// Ends the page lock of memory of the program.
     cuMemHostUnregister 4000 => fn cuMemHostUnregister(address: u64) {
         free(address, Kind::Registered, HOST_MEMORY_NOT_REGISTERED)
     }
-    /// The device's address of page-locked memory: the same.
+    /// Returns the device's address of page-locked memory, which is the host's.
     cuMemHostGetDevicePointer 3020 => fn cuMemHostGetDevicePointer_v2(to: Out<u64>, address: u64, flags: u32) {
         let state = lock()?;
         state.current()?;
@@ -127,7 +127,7 @@ api! {
             _ => Err(INVALID_VALUE),
         }
     }
-    /// The flags of page-locked memory.
+    /// Returns the flags of page-locked memory.
     cuMemHostGetFlags 2030 => fn cuMemHostGetFlags(flags: Out<u32>, address: u64) {
         let state = lock()?;
         state.current()?;

@@ -11,18 +11,18 @@ use crate::oracle::What;
 use crate::state::{Guard, lock, now, wake};
 use crate::work::{Call, Copy, Place, Side, Work};
 
-/// Effects that wait for gates, in order of submission.
+/// Effects that wait for gates, in the order of submission.
 #[derive(Default)]
 pub struct Pending(Vec<Deferred>);
 
 struct Deferred {
     gates: Vec<Arc<Gate>>,
     work: Work,
-    /// Bytes of a pageable source as they were at submission.
+    /// Bytes of a pageable source at submission.
     staged: Option<Vec<u8>>,
 }
 
-/// Keeps an effect until the gates are open.
+/// Keeps an effect until its gates are open.
 pub fn defer(state: &mut Guard, gates: Vec<Arc<Gate>>, work: Work) {
     let mut deferred = Deferred {
         gates,
@@ -32,7 +32,7 @@ pub fn defer(state: &mut Guard, gates: Vec<Arc<Gate>>, work: Work) {
     if let Work::Copy(copy) = &mut deferred.work
         && !state.memory.is_known(copy.src.place, copy.src.address)
     {
-        // The driver takes pageable bytes when it is called.
+        // The driver reads pageable bytes during the call.
         let mut bytes = vec![0u8; (copy.width * copy.height * copy.depth) as usize];
         let staged = Side {
             place: Place::Host,
@@ -69,7 +69,8 @@ fn run_deferred(state: &mut Guard) {
     }
 }
 
-/// Has another thread make the call when the lane comes to it; the lane goes on afterwards.
+/// Makes another thread call the function when the lane reaches it. The lane continues after the
+/// call.
 pub fn schedule(state: &mut Guard, lane: Lane, call: Call) {
     state.model.submit(lane, What::Host, &[], 0, now());
     let before = state.model.target(lane);
@@ -78,7 +79,7 @@ pub fn schedule(state: &mut Guard, lane: Lane, call: Call) {
     std::thread::spawn(move || {
         let call = call;
         let Ok(mut state) = lock() else { return };
-        // A thread that learns of the call knows that the work before it is done.
+        // The work before the call must be complete, since other threads can learn of the call.
         state.wait_and_see(&before);
         state.unlocked(|| {
             if let Some(function) = call.function {
@@ -113,18 +114,18 @@ fn submit(via: Via, stream: u64, call: Call) -> Outcome {
 }
 
 api! {
-    /// A host function in the stream's order.
+    /// Calls a host function in the stream's order.
     cuLaunchHostFunc 10000 => fn cuLaunchHostFunc | cuLaunchHostFunc_ptsz[via](stream: u64, function: HostFn, data: UserData) {
         function.ok_or(INVALID_VALUE)?;
         submit(via, stream, Call { function, data })
     }
-    /// A host function in the stream's order, told stream and status.
+    /// Calls a host function in the stream's order, with stream and status as arguments.
     cuStreamAddCallback 5000 => fn cuStreamAddCallback | cuStreamAddCallback_ptsz[via](stream: u64, function: StreamCallback, data: UserData, flags: u32) {
         let function = function.ok_or(INVALID_VALUE)?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
-        // Under capture it would have to run once for each launch: the driver refuses it.
+        // During capture the function would have to run at each launch: the driver refuses it.
         let mut state = lock()?;
         let key = state.stream(via, stream)?;
         if crate::capture::is_in_capture(&state, key)? {

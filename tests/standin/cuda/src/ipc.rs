@@ -1,7 +1,7 @@
 //! Memory shared with other processes by `cuIpcGetMemHandle`.
 //!
-//! The pages of an exported allocation become those of a file, which the other process opens through
-//! `/proc`; a handle says which process, descriptor and part.
+//! The pages of an exported allocation become pages of a file. The peer process opens the file
+//! through `/proc`. A handle names process, descriptor and part of the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -17,13 +17,13 @@ use crate::memory::{Allocation, Kind, PAGE};
 use crate::physical::{map_file, sparse_file, unmap_file};
 use crate::state::{State, lock};
 
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the one flag there is, and it must be given.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag of the API, and a required one.
 const LAZY_PEER_ACCESS: u32 = 1;
 /// `CU_EVENT_INTERPROCESS`.
 const EVENT_INTERPROCESS: u32 = 4;
-/// Marks a handle of ours.
+/// Marks the handles of the stand-in.
 const MAGIC: u64 = u64::from_ne_bytes(*b"standin\0");
-/// Contents are copied in pieces of this size, in bytes.
+/// Size of the pieces in which contents are copied, in bytes.
 const PIECE: usize = 1 << 20;
 
 /// `CUipcMemHandle`: 64 bytes that only the driver reads.
@@ -33,9 +33,9 @@ pub struct IpcHandle {
     magic: u64,
     process: u32,
     descriptor: i32,
-    /// Which allocation of that process.
+    /// Number of the allocation in that process.
     id: u64,
-    /// Where in the file it begins, and its size, in bytes.
+    /// Offset and size of the allocation in the file, in bytes.
     offset: u64,
     size: u64,
     /// Size of the file in bytes.
@@ -47,11 +47,11 @@ struct Import {
     process: u32,
     id: u64,
     count: u32,
-    /// The addresses that the whole file takes.
+    /// Addresses of the mapping of the whole file.
     pages: Range<u64>,
 }
 
-/// What is shared in either direction.
+/// Memory exported to and imported from other processes.
 #[derive(Default)]
 pub struct Ipc {
     exports: HashMap<u64, (u64, File)>,
@@ -62,13 +62,14 @@ fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Puts a range's contents into a new file, and the file behind the range.
+/// Copies the contents of a range to a new file and maps the file at the range.
 fn share(pages: &Range<u64>) -> Outcome<File> {
     let length = pages.end - pages.start;
     let file = sparse_file(length)?;
     for offset in (0..length as usize).step_by(PIECE) {
         let size = PIECE.min(length as usize - offset);
-        // SAFETY: pages of our own memory, readable as all of it is, and held by a live allocation.
+        // SAFETY: pages of the driver's own memory, readable as all of it is, and held by a live
+        // allocation.
         let bytes = unsafe {
             std::slice::from_raw_parts((pages.start as usize + offset) as *const u8, size)
         };
@@ -188,28 +189,29 @@ fn close(address: u64) -> Outcome {
 }
 
 api! {
-    /// A handle of the allocation that an address lies in: of the whole of it, wherever the address.
+    /// Returns a handle of the allocation that holds an address. It is a handle of the whole
+    /// allocation.
     cuIpcGetMemHandle 4010 => fn cuIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) {
         let mut state = lock()?;
         state.current()?;
         handle.required()?;
         handle.put(export(&mut state, address)?)
     }
-    /// Maps another process's allocation.
+    /// Maps an allocation of a peer process.
     cuIpcOpenMemHandle 4010 => fn cuIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32) {
         address.required()?;
         address.put(open(handle, flags)?)
     }
-    /// Maps another process's allocation.
+    /// Maps an allocation of a peer process.
     cuIpcOpenMemHandle 11000 => fn cuIpcOpenMemHandle_v2(address: Out<u64>, handle: IpcHandle, flags: u32) {
         address.required()?;
         address.put(open(handle, flags)?)
     }
-    /// Ends that.
+    /// Unmaps an allocation of a peer process, at the last close.
     cuIpcCloseMemHandle 4010 => fn cuIpcCloseMemHandle(address: u64) {
         close(address)
     }
-    /// A handle of an event that was made for this.
+    /// Returns a handle of an interprocess event.
     cuIpcGetEventHandle 4010 => fn cuIpcGetEventHandle(handle: Out<IpcHandle>, event: u64) {
         let state = lock()?;
         handle.required()?;
@@ -218,7 +220,7 @@ api! {
         }
         handle.put(IpcHandle { magic: MAGIC, process: std::process::id(), id: event, ..IpcHandle::default() })
     }
-    /// Another process's event: time is modelled for each process on its own, so there is none.
+    /// Refuses to open an event of a peer process: each process models its own time.
     cuIpcOpenEventHandle 4010 => fn cuIpcOpenEventHandle(_event: Out<u64>, _handle: IpcHandle) {
         lock()?;
         Err(NOT_SUPPORTED)

@@ -1,15 +1,17 @@
 //! A stand-in for libcuda on machines without a GPU.
 //!
-//! It answers the driver API as the real driver does as far as memory, streams and graphs go, on
-//! memory of the host, and models the work on streams so that it can tell what the real driver
-//! cannot: two accesses to the same bytes that nothing orders, memory taken away under work that
-//! uses it, addresses that are no memory. Those are *findings*: see `standin_findings`.
+//! It answers the driver API as the real driver does, as far as memory, streams and graphs go.
+//! Device memory is memory of the host. It models the work on streams to report errors that the
+//! real driver cannot, the *findings* (see `standin_findings`):
 //!
-//! How it is put together: `api!` writes down each function with its name, version and variants;
-//! `procs` searches them for `cuGetProcAddress`. All state lies behind one lock (`state`).
-//! A new room is a module with its `api!`, its `PROCS` in the list of `procs`, and a field of
-//! `State` for what it keeps. `clock`, `finish`, `timeline`, `alias`, `oracle` and `model` know
-//! nothing of CUDA's boundary.
+//! - two accesses to the same bytes without an order between them,
+//! - memory taken away under work that uses it,
+//! - addresses without memory.
+//!
+//! Structure: `api!` defines each function with its name, version and variants. `procs` searches
+//! these for `cuGetProcAddress`. All state lies behind one lock (`state`). A new area is a module
+//! with its `api!`, its `PROCS` in the list of `procs`, and a field of `State`. The modules
+//! `clock`, `finish`, `timeline`, `alias`, `oracle` and `model` know nothing of CUDA's boundary.
 
 #[macro_use]
 mod api;

@@ -1,10 +1,11 @@
-//! Physical memory behind several addresses: races go by the memory, unmapping goes by the address.
+//! Tests of physical memory at several addresses. Races go by the memory, unmapping goes by the
+//! address.
 
 use super::*;
 use crate::alias::PHYSICAL;
 
 const SIZE: u64 = 0x1000;
-/// Two addresses that lead to the same memory in most tests.
+/// Two addresses that map the same memory in most tests.
 const ONE: u64 = 0x10_0000;
 const TWO: u64 = 0x20_0000;
 
@@ -12,7 +13,7 @@ fn at(address: u64) -> Range<u64> {
     address..address + SIZE
 }
 
-/// Two streams, and one piece of memory at both addresses.
+/// Two streams, and one piece of memory mapped at both addresses.
 struct Bench {
     model: Model,
     a: Lane,
@@ -42,13 +43,13 @@ impl Bench {
         self.touch(lane, address, SIZE, true);
     }
 
-    /// The second lane's later work comes after the first's so far.
+    /// Orders later work of the second lane after the work of the first so far.
     fn order(&mut self, first: Lane, second: Lane) {
         let point = self.model.record(first, 0);
         self.model.wait(second, &point);
     }
 
-    /// The host waits for a lane.
+    /// Makes the host wait for a lane.
     fn see(&mut self, lane: Lane) {
         let target = self.model.target(lane);
         self.model.observe(&target);
@@ -111,7 +112,7 @@ fn ordered_work_through_two_addresses_does_not_race() {
 fn an_access_may_span_mappings_of_several_memories() {
     let mut bench = Bench::new();
     let (a, b) = (bench.a, bench.b);
-    // Beside the first address other memory, which has a second address of its own.
+    // Other memory beside the first address, which has a second address of its own.
     bench.model.map(at(ONE + SIZE), PHYSICAL + 0x10_0000);
     bench.model.map(at(TWO + 8 * SIZE), PHYSICAL + 0x10_0000);
     bench.touch(a, ONE, 2 * SIZE, true);
@@ -130,7 +131,7 @@ fn history_stays_with_the_memory_when_it_moves() {
     assert_eq!(bench.findings("unfinished"), 1);
     bench.write(b, TWO);
     assert_eq!(bench.findings("race"), 1, "through what is left");
-    // Other memory at the old address has nothing to do with it.
+    // Other memory at the old address is unrelated to it.
     bench.model.map(at(ONE), PHYSICAL + 0x20_0000);
     bench.model.unmap(at(ONE), "unmap");
     assert_eq!(bench.findings("unfinished"), 0, "nobody used that");
@@ -140,7 +141,7 @@ fn history_stays_with_the_memory_when_it_moves() {
     bench.see(a);
     bench.see(b);
     bench.model.unmap(at(TWO), "unmap");
-    // And none with what the places hold when they are given out anew.
+    // Memory that gets the same places anew is unrelated, too.
     bench.model.map(at(TWO), PHYSICAL);
     bench.write(a, TWO);
     bench.model.forget(PHYSICAL..PHYSICAL + SIZE);
@@ -180,7 +181,7 @@ fn unmapping_goes_by_the_address_that_work_uses() {
         twin.model.unmap(at(ONE), "unmap");
         assert_eq!(twin.findings("unfinished"), 0, "waited for");
     }
-    // Later work through the other address does not hide it.
+    // Later work through the other address does not hide the earlier use.
     let mut bench = Bench::new();
     let (a, b) = (bench.a, bench.b);
     bench.write(a, ONE);
@@ -190,7 +191,8 @@ fn unmapping_goes_by_the_address_that_work_uses() {
     assert_eq!(bench.findings("unfinished"), 1);
 }
 
-/// Against a model that keeps every access to every byte, by address and by place.
+/// Compares random operations with a model that keeps every access to every byte, by address and by
+/// place.
 #[test]
 fn agrees_with_the_naive_model() {
     let mut random = 2024u64;
@@ -211,9 +213,9 @@ fn agrees_with_the_naive_model() {
             .map(|name| model.open_lane(context, Kind::NonBlocking, name))
             .collect();
         let mut windows: [Option<usize>; 6] = [None; 6];
-        // For each lane and the host: the accesses that are known to come before, as bits.
+        // For each lane and the host: the accesses known to come before, as bits.
         let (mut known, mut host) = ([0u128; 3], 0u128);
-        // Piece, byte of it, window, whether it wrote.
+        // Piece, byte of it, window, and true for a write.
         let mut accesses: Vec<Vec<(usize, usize, usize, bool)>> = Vec::new();
         while accesses.len() < 100 {
             let (lane, index) = (next(3), next(6));
@@ -232,7 +234,7 @@ fn agrees_with_the_naive_model() {
                     assert_eq!(model.take_findings().len(), usize::from(is_used));
                     cuts += usize::from(is_used);
                     windows[index] = None;
-                    // What was done through a window that is gone matters to its memory only.
+                    // Accesses through an unmapped window matter to its memory only.
                     let gone = accesses.iter_mut().flatten();
                     gone.filter(|access| access.2 == index)
                         .for_each(|access| access.2 = usize::MAX);
@@ -259,7 +261,7 @@ fn agrees_with_the_naive_model() {
                             mine.push((piece, byte % LENGTH, by, writes));
                         }
                     }
-                    // Only as far as memory is mapped without a hole, as the driver lets through.
+                    // Accesses stay within memory mapped without a hole: the driver refuses others.
                     if mine.len() < length {
                         continue;
                     }
@@ -271,7 +273,7 @@ fn agrees_with_the_naive_model() {
                                     && mine.iter().any(|m| (m.0, m.1) == (theirs.0, theirs.1))
                             })
                     });
-                    // One access may meet the same bytes twice, through two windows.
+                    // One access may reach the same bytes twice, through two windows.
                     let touch = Touch {
                         writes,
                         ..Touch::read(start as u64, length as u64)
@@ -281,7 +283,7 @@ fn agrees_with_the_naive_model() {
                     assert_eq!(found.len(), usize::from(expected), "{found:?}");
                     if expected {
                         races += 1;
-                        // After a race the two histories may differ in what they remember.
+                        // After a race the two histories may differ in the accesses that they keep.
                         break;
                     }
                     known[lane] |= 1 << accesses.len();

@@ -1,7 +1,7 @@
-//! All memory that the device can reach, by address: what it is, and how it is handed out.
+//! All memory that the device can reach, by address: its kinds and its allocation.
 //!
-//! Device addresses are host addresses of real, lazily backed memory, so that copies have
-//! something to copy.
+//! Device addresses are host addresses of real, lazily backed memory, so that copies move real
+//! bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -17,58 +17,57 @@ pub use crate::memory_api::PROCS;
 
 /// Granularity of device memory, in bytes.
 pub const PAGE: u64 = 2 << 20;
-/// Small allocations are this far apart within a page, in bytes (facts.md).
+/// Distance of small allocations within a page, in bytes (facts.md).
 const SPACING: u64 = 512;
-/// The largest allocation that shares a page, in bytes.
+/// Size of the largest allocation that shares a page, in bytes.
 const SMALL: u64 = 1 << 20;
-/// Address space is reserved in pieces of this size, in bytes.
+/// Size of the pieces in which address space is reserved, in bytes.
 const RESERVE: u64 = 64 << 30;
-/// Reservations of at least this many bytes are unmapped when they are given back.
+/// Size from which a reservation is unmapped when it is freed, in bytes.
 const APART: u64 = 1 << 30;
-/// Freed ranges that are remembered, to tell a use after free from a wild address.
+/// Number of freed ranges kept, to distinguish a use after free from a wild address.
 const FREED: usize = 4096;
 
-/// What kind of memory an allocation is.
+/// Kind of an allocation's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `cuMemAlloc`, `cuMemAllocPitch`.
+    /// Memory of `cuMemAlloc` and `cuMemAllocPitch`.
     Device,
-    /// `cuMemAllocManaged`.
+    /// Memory of `cuMemAllocManaged`.
     Managed,
-    /// An array's.
+    /// Memory of an array or a mipmapped array.
     Array,
-    /// A graph's allocation node.
+    /// Memory of a graph's allocation node.
     Graph,
-    /// A stream-ordered pool's.
+    /// Block of a stream-ordered pool.
     Pool,
-    /// A `cuMemMap` mapping. An access may run on into the next one.
+    /// Mapping of `cuMemMap`. An access may extend into an adjacent mapping.
     Mapped,
-    /// Opened from an IPC handle.
+    /// Memory from an IPC handle or an external memory.
     Imported,
-    /// `cuMemAllocHost`, `cuMemHostAlloc`.
+    /// Memory of `cuMemAllocHost` and `cuMemHostAlloc`.
     Host,
-    /// `cuMemHostRegister`.
+    /// Memory of `cuMemHostRegister`.
     Registered,
 }
 
-/// One piece of memory.
+/// One allocation in the table of memory.
 #[derive(Clone, Debug)]
 pub struct Allocation {
-    /// Bytes asked for.
+    /// Size that the caller asked for, in bytes.
     pub size: u64,
     /// Bytes of address space that it takes.
     pub spacing: u64,
-    /// Its owner.
+    /// Context that owns it; 0 for pool blocks and mappings.
     pub context: u64,
-    /// The device it is on; for host memory, the one that was current.
+    /// Ordinal of its device. For host memory, the device of the current context at its creation.
     pub device: i32,
-    /// What it is.
     pub kind: Kind,
     /// Flags of the call that made it.
     pub flags: u32,
     /// Number of this allocation, for `CU_POINTER_ATTRIBUTE_BUFFER_ID`.
     pub id: u64,
-    /// How `cuMemFree` gives it back, where that is another module's business.
+    /// Function that frees it for `cuMemFree`, if another module must do so.
     pub on_free: Option<fn(&mut Guard, u64) -> Outcome>,
 }
 
@@ -78,33 +77,33 @@ pub struct Memory {
     live: BTreeMap<u64, Allocation>,
     freed: BTreeMap<u64, u64>,
     space: Ranges,
-    /// All address space that is reserved, or was and is kept.
+    /// All address space that is reserved or kept for reuse.
     pieces: Vec<Range<u64>>,
-    /// The pieces that are one reservation, by its begin.
+    /// Pieces that are one reservation each, by the reservation's address.
     apart: HashMap<u64, Range<u64>>,
-    /// Room within shared pages, by context.
+    /// Free ranges within shared pages, by context.
     small: HashMap<u64, Ranges>,
     ids: u64,
 }
 
 impl Memory {
-    /// The allocation that holds the address, with its base.
+    /// Returns the allocation that holds the address, with its base.
     pub fn find(&self, address: u64) -> Option<(u64, &Allocation)> {
         let (base, found) = self.live.range(..=address).next_back()?;
         (address < base + found.size.max(1)).then_some((*base, found))
     }
 
-    /// The allocation that begins at the address.
+    /// Returns the allocation that begins at the address.
     pub fn get(&self, base: u64) -> Option<&Allocation> {
         self.live.get(&base)
     }
 
-    /// The allocation that begins at the address, to change.
+    /// Returns the allocation that begins at the address, for a change.
     pub fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
         self.live.get_mut(&base)
     }
 
-    /// Enters memory that is usable from now on. Its id is set here.
+    /// Adds memory that is usable from now on, and sets its id.
     pub fn insert(&mut self, base: u64, mut allocation: Allocation) {
         let end = base + allocation.spacing;
         while let Some((start, _)) = self
@@ -121,7 +120,7 @@ impl Memory {
         self.live.insert(base, allocation);
     }
 
-    /// Takes memory out of the table. What it stood on is the caller's business.
+    /// Removes memory from the table. The caller frees its address space.
     pub fn remove(&mut self, base: u64) -> Option<Allocation> {
         let allocation = self.live.remove(&base)?;
         if self.freed.len() >= FREED {
@@ -131,7 +130,7 @@ impl Memory {
         Some(allocation)
     }
 
-    /// Whether memory at this address has been freed and not been made anew.
+    /// True if memory at this address was freed and not allocated again since.
     pub fn was_freed(&self, address: u64) -> bool {
         self.freed
             .range(..=address)
@@ -139,7 +138,7 @@ impl Memory {
             .is_some_and(|(_, end)| *end > address)
     }
 
-    /// Whether all of the bytes may be touched; else what is wrong with it.
+    /// Checks that all of the bytes may be touched. The error is the text of a finding.
     pub fn check(&self, bytes: &Range<u64>) -> Result<(), String> {
         let mut at = bytes.start;
         while at < bytes.end {
@@ -155,7 +154,7 @@ impl Memory {
                 ));
             };
             let end = base + found.size;
-            // Only from mapping to mapping may an access run on.
+            // An access may extend beyond one allocation only from mapping to mapping.
             if (bytes.start < base || bytes.end > end) && found.kind != Kind::Mapped {
                 return Err(format!(
                     "bounds: {:#x}..{:#x} goes beyond the allocation {base:#x}..{end:#x}",
@@ -167,26 +166,26 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether a copy's address is memory that the driver knows or ought to know.
+    /// True if a copy's address is memory that the driver knows or must know.
     pub fn is_known(&self, place: Place, address: u64) -> bool {
-        // A stale device address must not pass for pageable host memory.
+        // A stale device address must not count as pageable host memory.
         place == Place::Device || self.find(address).is_some() || self.owns(address)
     }
 
-    /// Whether address space is the driver's: used by it, or kept.
+    /// True if address space belongs to the driver, in use or kept.
     pub fn owns(&self, address: u64) -> bool {
         self.pieces.iter().any(|piece| piece.contains(&address))
     }
 
-    /// All memory, by address.
+    /// Returns all memory in the order of addresses.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Allocation)> {
         self.live
             .iter()
             .map(|(base, allocation)| (*base, allocation))
     }
 
-    /// Address space for `bytes`, rounded up to pages, at a multiple of `align`. Backed lazily,
-    /// readable and writable, zero.
+    /// Reserves address space for `bytes`, rounded up to pages, at a multiple of `align`. It is
+    /// lazily backed, readable and writable, and zero.
     pub fn reserve(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
         let (bytes, align) = (round(bytes), align.max(PAGE));
         if let Some(at) = self.space.take(bytes, align) {
@@ -204,7 +203,8 @@ impl Memory {
         Err(OUT_OF_MEMORY)
     }
 
-    /// As [`Memory::reserve`], for the program's own mappings: large ones end when they are given back.
+    /// Reserves address space as [`Memory::reserve`] does, for mappings of the program. Large
+    /// reservations are unmapped when they are freed.
     pub fn reserve_apart(&mut self, bytes: u64, align: u64) -> Outcome<u64> {
         let (bytes, align) = (round(bytes), align.max(PAGE));
         if bytes < APART {
@@ -217,12 +217,12 @@ impl Memory {
         Ok(at)
     }
 
-    /// Address space at a wished address, if it is ours and free.
+    /// Reserves address space at a wished address, if it belongs to the driver and is free.
     pub fn reserve_at(&mut self, at: u64, bytes: u64) -> bool {
         at.is_multiple_of(PAGE) && self.space.take_at(at, round(bytes))
     }
 
-    /// Gives address space back; its contents are gone.
+    /// Frees address space and discards its contents.
     pub fn unreserve(&mut self, at: u64, bytes: u64) {
         let bytes = round(bytes);
         if let Some(piece) = self.apart.remove(&at) {
@@ -242,12 +242,12 @@ impl Memory {
     }
 }
 
-/// Rounded up to pages.
+/// Rounds bytes up to whole pages, at least one.
 pub fn round(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(PAGE)
 }
 
-/// New address space; none if the system has none.
+/// Maps new address space; none if the system refuses.
 fn map(bytes: u64) -> Option<u64> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -272,13 +272,13 @@ fn map(bytes: u64) -> Option<u64> {
     Some(at as u64)
 }
 
-/// What other processes have taken, if that counts.
+/// Opens the record of memory that all processes have taken, if `STANDIN_SHARED` is set.
 fn shared() -> Option<Shared> {
     Shared::open(settings().shared.as_ref()?)
 }
 
 impl State {
-    /// Takes `bytes` of a device's memory into account.
+    /// Adds `bytes` to the use of a device's memory. Fails if the device has no room for them.
     pub fn charge(&mut self, device: i32, bytes: u64) -> Outcome {
         let shared = shared();
         let others = shared.as_ref().map_or(0, |shared| shared.others(device));
@@ -296,14 +296,14 @@ impl State {
         }
     }
 
-    /// Memory of a device that nobody has taken, in bytes.
+    /// Returns the bytes of a device's memory that no process has taken.
     pub fn free_memory(&mut self, device: i32) -> Outcome<u64> {
         let others = shared().map_or(0, |shared| shared.others(device));
         let device = self.device(device)?;
         Ok(device.total.saturating_sub(device.used + others))
     }
 
-    /// The reverse of [`State::charge`].
+    /// Reverses [`State::charge`] for `bytes`.
     pub fn refund(&mut self, device: i32, bytes: u64) {
         if let Ok(of) = self.device(device) {
             of.used = of.used.saturating_sub(bytes);
@@ -313,8 +313,8 @@ impl State {
         }
     }
 
-    /// Memory of a context's device, packed as the real driver packs it. Managed memory takes
-    /// none of the device's until a kernel touches it, which is not modelled.
+    /// Allocates memory of a context's device, packed as the real driver packs it. Managed memory
+    /// takes none of the device's until a kernel touches it, which is not modelled.
     pub fn allocate(&mut self, context: u64, bytes: u64, kind: Kind, flags: u32) -> Outcome<u64> {
         if bytes == 0 {
             return Err(INVALID_VALUE);
@@ -370,7 +370,7 @@ impl State {
         room.take(spacing, SPACING).ok_or(OUT_OF_MEMORY)
     }
 
-    /// Gives back memory that [`State::allocate`] made. The caller has waited for its work.
+    /// Frees memory that [`State::allocate`] made. The caller has waited for its work.
     pub fn release(&mut self, base: u64) -> Outcome {
         let allocation = self.memory.remove(base).ok_or(INVALID_VALUE)?;
         self.model.forget(base..base + allocation.spacing);
@@ -385,7 +385,7 @@ impl State {
         }
         let room = self.memory.small.entry(allocation.context).or_default();
         let (start, size) = room.give(base, allocation.spacing);
-        // Whole pages that are free now go back.
+        // Whole pages that are free now return to the device.
         let (first, end) = (start.next_multiple_of(PAGE), (start + size) / PAGE * PAGE);
         if first < end && room.take_at(first, end - first) {
             self.memory.unreserve(first, end - first);
@@ -395,7 +395,7 @@ impl State {
     }
 }
 
-/// A destroyed context's memory is gone with it.
+/// Frees the memory of a destroyed context.
 pub fn context_gone(state: &mut State, context: u64, device: i32) {
     let own = |kind| {
         use Kind::*;
@@ -414,7 +414,8 @@ pub fn context_gone(state: &mut State, context: u64, device: i32) {
             _ => state.release(base),
         };
     }
-    // What streams were still to free of it went with it: the addresses may be other memory by then.
+    // Pending frees on streams of this memory are dropped: the addresses may be other memory by
+    // then.
     state.forget_dead();
     debug_assert!(state.device(device).is_ok());
     state.memory.small.remove(&context);

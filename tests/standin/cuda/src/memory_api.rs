@@ -7,13 +7,13 @@ use crate::env::settings;
 use crate::memory::Kind;
 use crate::state::lock;
 
-/// Rows of a pitched allocation start at multiples of this, in bytes.
+/// Alignment of the rows of a pitched allocation, in bytes.
 const PITCH: usize = 512;
 
 fn allocate(address: Out<u64>, bytes: u64, kind: Kind, flags: u32) -> Outcome {
     settings().latency.spend("malloc");
     let mut state = lock()?;
-    // What fails leaves null behind.
+    // A failed call leaves null in the result.
     address.maybe(0);
     let context = state.current()?;
     address.required()?;
@@ -24,12 +24,12 @@ fn allocate(address: Out<u64>, bytes: u64, kind: Kind, flags: u32) -> Outcome {
 
 fn free(base: u64) -> Outcome {
     settings().latency.spend("free");
-    // It needs no current context, but minds one that was reset.
+    // A free needs no current context, but fails with a context that was reset.
     let mut state = lock()?;
     if state.current() == Err(CONTEXT_IS_DESTROYED) {
         return Err(CONTEXT_IS_DESTROYED);
     }
-    // Even of null.
+    // The check applies to null as well.
     capture::unsafe_call(&mut state)?;
     if base == 0 {
         return Ok(());
@@ -43,8 +43,8 @@ fn free(base: u64) -> Outcome {
     if allocation.on_free.is_none() && !matches!(allocation.kind, Kind::Device | Kind::Managed) {
         return Err(INVALID_VALUE);
     }
-    // It waits for all streams of the memory's context, non-blocking ones included; for a pool's
-    // memory it waits for nothing (recorded.txt).
+    // The free waits for all streams of the memory's context, non-blocking ones included. For
+    // memory of a pool it waits for nothing (recorded.txt).
     if allocation.kind != Kind::Pool && settings().memory_orders {
         state.synchronize_context(allocation.context);
     }
@@ -58,7 +58,7 @@ fn free(base: u64) -> Outcome {
 }
 
 api! {
-    /// Free and total bytes of the current context's device.
+    /// Returns free and total bytes of the current context's device.
     cuMemGetInfo 3020 => fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
         let mut state = lock()?;
         let current = state.current()?;
@@ -67,11 +67,10 @@ api! {
         total.maybe(state.device(ordinal)?.total as usize);
         Ok(())
     }
-    /// Device memory.
     cuMemAlloc 3020 => fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
         allocate(address, bytes as u64, Kind::Device, 0)
     }
-    /// Device memory with aligned rows.
+    /// Allocates device memory with aligned rows.
     cuMemAllocPitch 3020 => fn cuMemAllocPitch_v2(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize, element: u32) {
         lock()?.current()?;
         address.required()?;
@@ -84,7 +83,7 @@ api! {
         allocate(address, bytes as u64, Kind::Device, 0)?;
         pitch.put(row)
     }
-    /// Memory that host and device share.
+    /// Allocates memory that host and device share.
     cuMemAllocManaged 6000 => fn cuMemAllocManaged(address: Out<u64>, bytes: usize, flags: u32) {
         lock()?.current()?;
         address.required()?;
@@ -94,11 +93,11 @@ api! {
         }
         allocate(address, bytes as u64, Kind::Managed, flags)
     }
-    /// Gives device memory back, after all work of its device.
+    /// Frees device memory, after all work of its context.
     cuMemFree 3020 => fn cuMemFree_v2(address: u64) {
         free(address)
     }
-    /// Base and size of the allocation that an address lies in.
+    /// Returns base and size of the allocation that holds an address.
     cuMemGetAddressRange 3020 => fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) {
         let state = lock()?;
         state.current()?;

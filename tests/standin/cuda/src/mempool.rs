@@ -1,7 +1,8 @@
-//! Stream-ordered pools: how their memory grows, is reused and goes back.
+//! Stream-ordered pools: growth, reuse and return of their memory.
 //!
-//! A block that was freed on a stream may be taken again on the same stream at once; on another one
-//! when the free has been reached, or, if there is no other memory, with that stream waiting for it.
+//! A block that was freed on a stream may be reused on the same stream at once. Another stream may
+//! reuse it when the stream of the free has reached the free. If there is no other memory, the
+//! other stream waits for the free instead.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -17,23 +18,22 @@ use crate::state::{Guard, State, now};
 use crate::timeline::Point;
 use crate::work::Work;
 
-/// Pools grow and shrink by this much, in bytes (recorded.txt).
+/// Unit in which pools grow and shrink, in bytes (recorded.txt).
 const CHUNK: u64 = 32 << 20;
-/// Blocks begin at multiples of this, in bytes (recorded.txt).
+/// Alignment of blocks, in bytes (recorded.txt).
 const SPACING: u64 = 512;
 
-/// Stands for a device in pools of the host's memory.
+/// Replaces a device's ordinal in pools of host memory.
 pub const HOST: i32 = -1;
 
-/// All pools.
 pub struct Mempools {
     pools: Handles<Pool>,
     standard: HashMap<i32, u64>,
     current: HashMap<i32, u64>,
     owners: BTreeMap<u64, u64>,
-    /// Other memory freed on a stream that has not come to it yet.
+    /// Memory of other kinds, freed on a stream that has not reached the free yet.
     dying: Vec<(u64, Point)>,
-    /// When the host last waited for the device, in nanoseconds.
+    /// Time of the host's last wait for the device, in nanoseconds.
     waited: u64,
 }
 
@@ -51,17 +51,17 @@ impl Default for Mempools {
 }
 
 impl Mempools {
-    /// The pool of a handle.
+    /// Returns the pool of a handle.
     pub fn get(&mut self, handle: u64) -> Outcome<&mut Pool> {
         self.pools.get_mut(handle).map_err(|_| INVALID_VALUE)
     }
 
-    /// The pool that a block came from.
+    /// Returns the pool that a block came from.
     pub fn owner(&self, base: u64) -> Option<u64> {
         self.owners.get(&base).copied()
     }
 
-    /// Whether another device may use a block.
+    /// True if another device may use a block.
     pub fn lets_in(&self, base: u64, device: i32) -> bool {
         let pool = self
             .owner(base)
@@ -70,7 +70,7 @@ impl Mempools {
             .is_some_and(|flags| *flags == 3)
     }
 
-    /// The chunk that a block begins in, as base and size.
+    /// Returns the chunk in which a block begins, as base and size.
     pub fn chunk(&self, base: u64) -> Option<(u64, u64)> {
         let pool = self.pools.get(self.owner(base)?).ok()?;
         let (start, size) = pool.chunks.range(..=base).next_back()?;
@@ -87,7 +87,7 @@ impl Mempools {
         ))
     }
 
-    /// The pool that the driver made for a device.
+    /// Returns the driver's own pool of a device, and makes it at the first call.
     pub fn standard(&mut self, device: i32) -> u64 {
         let pools = &mut self.pools;
         *self
@@ -96,7 +96,7 @@ impl Mempools {
             .or_insert_with(|| pools.insert(Pool::new(device, true, 0, 0)))
     }
 
-    /// The pool that a device's allocations come from.
+    /// Returns the pool that a device's allocations come from.
     pub fn current(&mut self, device: i32) -> u64 {
         match self.current.get(&device) {
             Some(pool) => *pool,
@@ -104,9 +104,9 @@ impl Mempools {
         }
     }
 
-    /// Chooses that pool.
+    /// Sets the pool that a device's allocations come from.
     pub fn choose(&mut self, device: i32, pool: u64) -> Outcome {
-        // It must be one of the device's own.
+        // It must be a pool of the device.
         let found = self.get(pool)?;
         if found.is_destroyed || found.device != device {
             return Err(INVALID_VALUE);
@@ -117,7 +117,7 @@ impl Mempools {
 }
 
 impl State {
-    /// Gives a pool's idle chunks back until it holds at most `keep` bytes.
+    /// Frees idle chunks of a pool until it holds at most `keep` bytes.
     pub fn trim_pool(&mut self, handle: u64, keep: u64) -> Outcome {
         let waited = self.mempools.waited;
         let pool = self.mempools.get(handle)?;
@@ -172,7 +172,7 @@ impl State {
         Ok(())
     }
 
-    /// Where a new block goes.
+    /// Finds or makes room for a new block and returns its address.
     fn place(&mut self, handle: u64, size: u64, stream: u64) -> Outcome<u64> {
         let lane = self.streams.get(stream)?.lane;
         let look = |state: &mut State, patient| {
@@ -206,12 +206,12 @@ impl State {
         self.drop_if_over(handle)
     }
 
-    /// A destroyed pool lives until its last block is freed.
+    /// Removes a destroyed pool after the free of its last block.
     fn drop_if_over(&mut self, handle: u64) -> Outcome {
         let pool = self.mempools.get(handle)?;
         if pool.is_destroyed && pool.live == 0 {
             self.trim_pool(handle, 0)?;
-            // What a stream has not come to yet goes at a later synchronisation.
+            // Chunks with pending frees on streams are freed at a later synchronisation.
             if self.mempools.get(handle)?.reserved[0] == 0 {
                 self.mempools.pools.remove(handle)?;
             }
@@ -219,7 +219,7 @@ impl State {
         Ok(())
     }
 
-    /// Destroys a pool, at the latest when its last block is freed.
+    /// Destroys a pool. It lives until its last block is freed.
     pub fn destroy_pool(&mut self, handle: u64) -> Outcome {
         let pool = self.mempools.get(handle)?;
         if pool.is_default || pool.is_destroyed {
@@ -232,14 +232,15 @@ impl State {
         self.drop_if_over(handle)
     }
 
-    /// Forgets frees on streams of memory that is no more.
+    /// Forgets pending frees of memory that no longer exists.
     pub fn forget_dead(&mut self) {
         let memory = &self.memory;
         let is_there = |(base, _): &(u64, Point)| memory.get(*base).is_some();
         self.mempools.dying.retain(is_there);
     }
 
-    /// The host has waited for something: pools give back what exceeds their thresholds.
+    /// Completes pending frees after a wait of the host. Pools free the memory beyond their
+    /// thresholds.
     pub fn pools_after_wait(&mut self) {
         let now = now();
         self.mempools.waited = now;
@@ -267,7 +268,7 @@ impl State {
     }
 }
 
-/// Allocates on a stream; 0 for no bytes. Under capture the graph gets a node instead.
+/// Allocates on a stream; 0 for no bytes. During capture it adds a node to the graph instead.
 pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -> Outcome<u64> {
     let context = state.streams.get(stream)?.context;
     let device = state.contexts.get(context)?.device;
@@ -324,7 +325,7 @@ pub fn allocate(state: &mut Guard, pool: Option<u64>, bytes: u64, stream: u64) -
     Ok(base)
 }
 
-/// Frees on a stream.
+/// Frees memory on a stream. During capture it adds a node to the graph instead.
 pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
     if base == 0 {
         return Ok(());
@@ -347,7 +348,7 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
         _ => return Err(INVALID_VALUE),
     }
     if !in_capture {
-        // In this order: where both forbid it the answer is 906 (measured on an H100).
+        // In this order: if both checks fail the code is 906 (measured on an H100).
         capture::legacy_call(state, stream)?;
         capture::unsafe_call(state)?;
     }
@@ -367,7 +368,7 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
         Kind::Pool => state.drop_block(base, Some((stream, point))),
         Kind::Graph => crate::graph_memory::end_use(state, base),
         _ => {
-            // Memory of `cuMemAlloc` goes when the stream has come to it.
+            // Memory of `cuMemAlloc` is freed when the stream has reached the free.
             if let Some(found) = state.memory.get_mut(base) {
                 found.on_free = Some(refuse);
             }
@@ -377,12 +378,12 @@ pub fn free(state: &mut Guard, base: u64, stream: u64) -> Outcome {
     }
 }
 
-/// `cuMemFree` of a pool's block: free for every stream from now on.
+/// Frees a pool's block for `cuMemFree`. Every stream may reuse it from now on.
 fn free_now(state: &mut Guard, base: u64) -> Outcome {
     state.drop_block(base, None)
 }
 
-/// `cuMemFree` of what was freed on a stream already.
+/// Refuses `cuMemFree` of memory that was freed on a stream before.
 fn refuse(state: &mut Guard, base: u64) -> Outcome {
     state.model.find(format!(
         "double free of {base:#x}, freed on a stream before"

@@ -1,4 +1,4 @@
-//! The driver's functions for stream-ordered allocation.
+//! Driver functions for stream-ordered allocation.
 
 use crate::abi::{In, MemLocation, MemPoolProps, Out};
 use crate::api::Via;
@@ -15,7 +15,7 @@ fn allocate(via: Via, address: Out<u64>, bytes: usize, pool: Option<u64>, stream
     let mut state = lock()?;
     let key = state.stream(via, stream)?;
     address.required()?;
-    // A failure leaves null.
+    // A failed call leaves null in the result.
     address.put(0)?;
     if let Some(pool) = pool {
         state.mempools.get(pool)?;
@@ -57,7 +57,7 @@ fn set(state: &mut State, pool: u64, attribute: u32, value: In<u64>) -> Outcome 
     Ok(())
 }
 
-/// The device of a location that pools serve; [`HOST`] stands for the host's memory.
+/// Returns the device of a location that pools serve; [`HOST`] stands for host memory.
 fn device_of(state: &mut State, location: MemLocation, kind: u32) -> Outcome<i32> {
     match (kind, location.kind) {
         (1 | 2, DEVICE) => ordinal(state, location.id),
@@ -66,7 +66,7 @@ fn device_of(state: &mut State, location: MemLocation, kind: u32) -> Outcome<i32
     }
 }
 
-/// A device as the pool functions check it: a bad one is a bad value.
+/// Checks a device as the pool functions do: an invalid one is an invalid value.
 fn ordinal(state: &mut State, device: i32) -> Outcome<i32> {
     state
         .device(device)
@@ -83,49 +83,48 @@ api! {
     cuMemAllocFromPoolAsync 11020 => fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz[via](address: Out<u64>, bytes: usize, pool: u64, stream: u64) {
         allocate(via, address, bytes, Some(pool), stream)
     }
-    /// Frees on a stream.
+    /// Frees memory on a stream.
     cuMemFreeAsync 11020 => fn cuMemFreeAsync | cuMemFreeAsync_ptsz[via](address: u64, stream: u64) {
         let mut state = lock()?;
         let key = state.stream(via, stream)?;
         mempool::free(&mut state, address, key)
     }
-    /// The pool that the driver made for a device.
+    /// Returns the driver's own pool of a device.
     cuDeviceGetDefaultMemPool 11020 => fn cuDeviceGetDefaultMemPool(pool: Out<u64>, device: i32) {
         let mut state = lock()?;
         state.device(device)?;
         pool.put(state.mempools.standard(device))
     }
-    /// The pool that a device's allocations come from.
+    /// Returns the pool that a device's allocations come from.
     cuDeviceGetMemPool 11020 => fn cuDeviceGetMemPool(pool: Out<u64>, device: i32) {
         let mut state = lock()?;
         ordinal(&mut state, device)?;
         pool.put(state.mempools.current(device))
     }
-    /// Chooses that pool.
+    /// Sets the pool that a device's allocations come from.
     cuDeviceSetMemPool 11020 => fn cuDeviceSetMemPool(device: i32, pool: u64) {
         let mut state = lock()?;
         ordinal(&mut state, device)?;
         state.mempools.choose(device, pool)
     }
-    /// The pool in use for a location.
+    /// Returns the pool in use for a location.
     cuMemGetMemPool 13000 => fn cuMemGetMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
         let mut state = lock()?;
         let device = device_of(&mut state, location.get()?, kind)?;
         pool.put(state.mempools.current(device))
     }
-    /// The pool that the driver made for a location.
+    /// Returns the driver's own pool of a location.
     cuMemGetDefaultMemPool 13000 => fn cuMemGetDefaultMemPool(pool: Out<u64>, location: Out<MemLocation>, kind: u32) {
         let mut state = lock()?;
         let device = device_of(&mut state, location.get()?, kind)?;
         pool.put(state.mempools.standard(device))
     }
-    /// Chooses the pool for a location.
+    /// Sets the pool in use for a location.
     cuMemSetMemPool 13000 => fn cuMemSetMemPool(location: Out<MemLocation>, kind: u32, pool: u64) {
         let mut state = lock()?;
         let device = device_of(&mut state, location.get()?, kind)?;
         state.mempools.choose(device, pool)
     }
-    /// A new pool.
     cuMemPoolCreate 11020 => fn cuMemPoolCreate(pool: Out<u64>, props: In<MemPoolProps>) {
         let mut state = lock()?;
         pool.required()?;
@@ -134,31 +133,31 @@ api! {
         let device = device_of(&mut state, props.location, props.kind)?;
         pool.put(state.mempools.create(device, &props))
     }
-    /// Destroys a pool.
+    /// Destroys a pool. It lives until its last block is freed.
     cuMemPoolDestroy 11020 => fn cuMemPoolDestroy(pool: u64) {
         let mut state = lock()?;
         capture::unsafe_call(&mut state)?;
         state.destroy_pool(pool)
     }
-    /// Gives unused memory back.
+    /// Frees unused memory until at most `keep` bytes are held.
     cuMemPoolTrimTo 11020 => fn cuMemPoolTrimTo(pool: u64, keep: usize) {
         let mut state = lock()?;
         capture::unsafe_call(&mut state)?;
         state.trim_pool(pool, keep as u64)
     }
-    /// One attribute.
+    /// Returns one attribute of a pool.
     cuMemPoolGetAttribute 11020 => fn cuMemPoolGetAttribute(pool: u64, attribute: u32, value: Out<u64>) {
         let mut state = lock()?;
         capture::unsafe_call(&mut state)?;
         get(&mut state, pool, attribute, value)
     }
-    /// Sets one attribute.
+    /// Sets one attribute of a pool.
     cuMemPoolSetAttribute 11020 => fn cuMemPoolSetAttribute(pool: u64, attribute: u32, value: In<u64>) {
         let mut state = lock()?;
         capture::unsafe_call(&mut state)?;
         set(&mut state, pool, attribute, value)
     }
-    /// Says which devices may use its memory. Its own always may.
+    /// Sets the devices that may use a pool's memory. Its own device always may.
     cuMemPoolSetAccess 11020 => fn cuMemPoolSetAccess(pool: u64, access: In<MemAccess>, count: usize) {
         let mut state = lock()?;
         let own = state.mempools.get(pool)?.device;
@@ -173,7 +172,7 @@ api! {
         state.mempools.get(pool)?.access.extend(granted);
         Ok(())
     }
-    /// Tells whether a location may use its memory.
+    /// Returns the access of a location to a pool's memory.
     cuMemPoolGetAccess 11020 => fn cuMemPoolGetAccess(flags: Out<u32>, pool: u64, location: In<MemLocation>) {
         let mut state = lock()?;
         let location = location.get()?;
@@ -187,19 +186,21 @@ api! {
             _ => 0,
         })
     }
-    /// A handle of a pool for another process: only of one made for that, and not supported here.
+    /// Refuses to export a pool. Without the handle type the value is invalid; with it the export
+    /// is not supported.
     cuMemPoolExportToShareableHandle 11020 => fn cuMemPoolExportToShareableHandle(_shared: Out<i32>, pool: u64, kind: u32, _flags: u64) {
         match lock()?.mempools.get(pool)?.handles & kind {
             0 => Err(INVALID_VALUE),
             _ => Err(NOT_SUPPORTED),
         }
     }
-    /// A pool of another process: not supported here.
+    /// Refuses to import a pool of a peer process: not supported here.
     cuMemPoolImportFromShareableHandle 11020 => fn cuMemPoolImportFromShareableHandle(_pool: Out<u64>, _shared: u64, _kind: u32, _flags: u64) {
         lock()?;
         Err(NOT_SUPPORTED)
     }
-    /// A block's description for another process: only of a pool that can be exported.
+    /// Refuses to export a block. In a pool without handle types the value is invalid; else the
+    /// export is not supported.
     cuMemPoolExportPointer 11020 => fn cuMemPoolExportPointer(_data: Out<[u8; 64]>, address: u64) {
         let mut state = lock()?;
         let pool = state.mempools.owner(address).ok_or(INVALID_VALUE)?;
@@ -208,7 +209,7 @@ api! {
             _ => Err(NOT_SUPPORTED),
         }
     }
-    /// A block of another process: not supported here.
+    /// Refuses to import a block of a peer process: not supported here.
     cuMemPoolImportPointer 11020 => fn cuMemPoolImportPointer(_address: Out<u64>, _pool: u64, _data: In<[u8; 64]>) {
         lock()?;
         Err(NOT_SUPPORTED)

@@ -1,4 +1,4 @@
-//! Timeline and oracle together, and the findings: what a program did wrong on the device.
+//! Timeline and oracle together, and the findings: a program's errors on the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use crate::finish::Gate;
 use crate::oracle::{Item, Oracle, What};
 use crate::timeline::{ContextId, Kind, Point, Timeline};
 
-/// Bytes that an item touches.
+/// Bytes that an item reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// The bytes.
     pub bytes: Range<u64>,
-    /// Whether it writes them.
+    /// True if the item writes them.
     pub writes: bool,
 }
 
 impl Touch {
-    /// Reads `bytes` bytes from `address`.
+    /// Returns a read of `bytes` bytes from `address`.
     pub fn read(address: u64, bytes: u64) -> Touch {
         Touch {
             bytes: address..address.saturating_add(bytes),
@@ -27,7 +26,7 @@ impl Touch {
         }
     }
 
-    /// Writes `bytes` bytes from `address`.
+    /// Returns a write of `bytes` bytes from `address`.
     pub fn write(address: u64, bytes: u64) -> Touch {
         Touch {
             writes: true,
@@ -41,40 +40,40 @@ impl Touch {
 pub struct Model {
     timeline: Timeline,
     aliases: Aliases,
-    /// What was done to memory, by place.
+    /// Accesses to memory, by place.
     oracle: Oracle,
-    /// What was done through mappings, by address: only users that may still be active count.
+    /// Accesses through mappings, by address. Only accesses that may still be active count.
     users: Oracle,
     findings: Vec<String>,
 }
 
 impl Model {
-    /// A context; `name` stands for its legacy stream in findings.
+    /// Opens a context; `name` stands for its legacy stream in findings.
     pub fn open_context(&mut self, name: u64) -> ContextId {
         self.timeline.open_context(name)
     }
 
-    /// The context is gone.
+    /// Closes a context with its streams.
     pub fn close_context(&mut self, context: ContextId) {
         self.timeline.close_context(context);
     }
 
-    /// The lane of the context's legacy stream.
+    /// Returns the lane of the context's legacy stream.
     pub fn legacy(&self, context: ContextId) -> Lane {
         self.timeline.legacy(context)
     }
 
-    /// A stream's lane; `name` is its handle.
+    /// Opens a stream's lane; `name` is the stream's handle.
     pub fn open_lane(&mut self, context: ContextId, kind: Kind, name: u64) -> Lane {
         self.timeline.open_lane(context, kind, name)
     }
 
-    /// The stream is destroyed.
+    /// Retires the lane of a destroyed stream.
     pub fn retire(&mut self, lane: Lane) {
         self.timeline.retire(lane);
     }
 
-    /// An item of `duration` nanoseconds that touches these bytes.
+    /// Submits an item of `duration` nanoseconds that touches these bytes. A race is a finding.
     pub fn submit(&mut self, lane: Lane, what: What, touches: &[Touch], duration: u64, now: u64) {
         let seq = self.timeline.submit(lane, duration, now);
         let item = Item { lane, what, seq };
@@ -105,72 +104,75 @@ impl Model {
         }
     }
 
-    /// The lane's later work waits for `gate`.
+    /// Holds the lane's later work until `gate` opens.
     pub fn hold(&mut self, lane: Lane, gate: Arc<Gate>) {
         self.timeline.hold(lane, gate);
     }
 
-    /// The place that the lane has come to, without ordering anything.
+    /// Returns the point that the lane has reached, without ordering anything.
     pub fn reached(&self, lane: Lane) -> Point {
         self.timeline.reached(lane)
     }
 
-    /// A point after everything submitted to the lane (`cuEventRecord`).
+    /// Returns a point after everything submitted to the lane (`cuEventRecord`).
     pub fn record(&mut self, lane: Lane, now: u64) -> Point {
         self.timeline.record(lane, now)
     }
 
-    /// Later work on the lane comes after the point (`cuStreamWaitEvent`).
+    /// Orders later work on the lane after the point (`cuStreamWaitEvent`).
     pub fn wait(&mut self, lane: Lane, point: &Point) {
         self.timeline.wait(lane, point);
     }
 
-    /// A point after all of the context's work (`cuCtxRecordEvent`).
+    /// Returns a point after all of the context's work (`cuCtxRecordEvent`).
     pub fn record_context(&mut self, context: ContextId) -> Point {
         self.timeline.record_context(context)
     }
 
-    /// All later work of the context comes after the point (`cuCtxWaitEvent`).
+    /// Orders all later work of the context after the point (`cuCtxWaitEvent`).
     pub fn wait_context(&mut self, context: ContextId, point: &Point) {
         self.timeline.wait_context(context, point);
     }
 
-    /// What synchronising with the stream waits for.
+    /// Returns the point that synchronising with the stream waits for.
     pub fn target(&mut self, lane: Lane) -> Point {
         self.timeline.target(lane)
     }
 
-    /// When the lane's work ends.
+    /// Returns the end of the lane's work.
     pub fn finish(&self, lane: Lane) -> &crate::finish::Finish {
         self.timeline.finish(lane)
     }
 
-    /// The host has seen the point done. The caller has checked that it is.
+    /// Records that the host has seen the point complete. The caller has checked that it is.
     pub fn observe(&mut self, point: &Point) {
         self.timeline.observe(&point.clock);
     }
 
-    /// The addresses lead to physical memory, from this place on.
+    /// Maps the addresses to physical memory, from this place on.
     pub fn map(&mut self, addresses: Range<u64>, place: u64) {
         self.aliases.map(addresses, place);
     }
 
-    /// `call` takes away the mappings that begin within the addresses: a finding unless the host has
-    /// seen all work done that used *them*. The memory and its history may live on elsewhere.
+    /// Removes the mappings that begin within the addresses, for `call`.
+    ///
+    /// This is a finding unless the host has seen all work that used these addresses complete. The
+    /// memory and its history may remain at other addresses.
     pub fn unmap(&mut self, addresses: Range<u64>, call: &str) {
         self.withdraw(addresses.clone(), call);
         self.aliases.unmap(&addresses);
     }
 
-    /// The bytes, cut where the way from their addresses to their places changes.
+    /// Splits the bytes at every change of the shift from their addresses to their places.
     pub fn reach(&self, bytes: Range<u64>) -> impl Iterator<Item = Reach> {
         self.aliases.reach(bytes)
     }
 
-    /// What is at these addresses is taken from under the device by `call`: a finding unless the
-    /// host has seen all work on them done.
+    /// Takes memory at these addresses away from the device, for `call`. This is a finding unless
+    /// the host has seen all work on it complete.
     pub fn withdraw(&mut self, bytes: Range<u64>, call: &str) {
-        // Memory that is mapped is known to the one history by address, other memory to the other.
+        // Accesses to mapped memory are in the history by address, accesses to other memory in the
+        // history by place.
         let host = self.timeline.host();
         let pending = self.users.pending(bytes.clone(), host);
         if let Some(item) = pending.or_else(|| self.oracle.pending(bytes.clone(), host)) {
@@ -185,7 +187,7 @@ impl Model {
         self.oracle.forget(bytes);
     }
 
-    /// What was done to these addresses, and to the memory there, counts no more.
+    /// Forgets all accesses to these addresses and to the memory there.
     pub fn forgive(&mut self, bytes: Range<u64>) {
         for reach in self.aliases.reach(bytes.clone()) {
             self.oracle.forget(reach.places());
@@ -193,27 +195,27 @@ impl Model {
         self.users.forget(bytes);
     }
 
-    /// What is at these places is new memory, or none any more.
+    /// Forgets all accesses to these places: they are new memory, or none any more.
     pub fn forget(&mut self, places: Range<u64>) {
         self.oracle.forget(places);
     }
 
-    /// Adds a finding.
+    /// Adds a finding to the list.
     pub fn find(&mut self, finding: String) {
         self.findings.push(finding);
     }
 
-    /// The findings since the last call.
+    /// Returns the findings since the last call.
     pub fn take_findings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.findings)
     }
 
-    /// Whether the lane's later work comes after the point already.
+    /// True if the lane's later work is ordered after the point already.
     pub fn is_after(&self, lane: Lane, point: &Point) -> bool {
         self.timeline.clock(lane).includes(&point.clock)
     }
 
-    /// Whether there are findings to take.
+    /// True if there are findings to take.
     pub fn has_findings(&self) -> bool {
         !self.findings.is_empty()
     }

@@ -1,9 +1,10 @@
-//! Each kind of mistake the oracle must catch, beside its correct twin, on which it must be silent.
+//! Tests of each kind of error that the oracle must report. Beside each is its correct twin,
+//! without a finding.
 
 use super::*;
 use crate::finish::Finish;
 
-/// Two streams and a context, as most tests need them.
+/// Two streams and a context, which most tests need.
 struct Bench {
     model: Model,
     context: ContextId,
@@ -135,7 +136,7 @@ fn the_legacy_stream_orders_blocking_streams_only() {
         before.write(stream);
         assert_eq!(before.races(), races, "legacy before {kind:?}");
     }
-    // Between two blocking streams it orders only if there was something on it between.
+    // Between two blocking streams it orders only if it had an item between them.
     let mut bench = Bench::new(Kind::Blocking, Kind::Blocking);
     let (a, b) = (bench.a, bench.b);
     bench.write(a);
@@ -339,7 +340,7 @@ fn what_is_forgiven_comes_to_no_finding() {
     bench.model.forgive(bytes.clone());
     bench.model.withdraw(bytes.clone(), "unmap");
     assert!(!bench.model.has_findings());
-    // Only what was done before.
+    // Only earlier accesses are forgiven.
     bench.model.submit(a, What::Kernel, &touch, 10, 0);
     bench.model.withdraw(bytes, "unmap");
     assert!(bench.model.has_findings());
@@ -383,7 +384,7 @@ fn lanes_are_used_again_once_their_work_is_known_done() {
     assert!(!model.has_findings());
 }
 
-/// Random programs against a model that keeps the whole graph of what comes after what.
+/// Compares random programs with a model that keeps the whole graph of the order of items.
 #[test]
 fn agrees_with_reachability() {
     let mut random = 99u64;
@@ -409,7 +410,7 @@ fn agrees_with_reachability() {
                 kind => model.open_lane(context, *kind, index as u64),
             })
             .collect();
-        // For each item, event, stream and the host: the set of items that come before.
+        // For each item, event, stream and the host: the set of items ordered before.
         let mut known = vec![0u128; lanes.len()];
         let (mut host, mut gate) = (0u128, 0u128);
         let mut legacy_moved = vec![0u128; lanes.len()];

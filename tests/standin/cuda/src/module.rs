@@ -1,34 +1,31 @@
-//! Modules and libraries. Nothing is compiled: any name gives a function that does nothing.
+//! Modules and libraries. Nothing is compiled: any name gives a function without effect.
 
 use crate::abi::{Out, Text};
 use crate::codes::{INVALID_VALUE, NOT_FOUND, Outcome};
 use crate::env::settings;
 use crate::state::{State, lock};
 
-/// One module or library.
 #[derive(Debug)]
 pub struct Module {
-    /// Its context; 0 for a library, which belongs to none.
+    /// Handle of its context; 0 for a library, which belongs to none.
     pub context: u64,
-    /// The device of the context in which it was loaded, and the bytes that it took there.
+    /// Device of the context that loaded it, and the bytes taken there.
     pub taken: Option<(i32, u64)>,
-    /// The functions asked for so far, in order.
+    /// Functions looked up so far, in order.
     pub functions: Vec<u64>,
 }
 
-/// One function or kernel.
 #[derive(Debug)]
 pub struct Function {
-    /// Where it came from.
+    /// Module or library of the function.
     pub module: u64,
-    /// Its name.
     pub name: std::ffi::CString,
 }
 
 fn load(to: Out<u64>, needs_context: bool) -> Outcome {
     to.required()?;
     let mut state = lock()?;
-    // A library is loaded for every context; what it takes, it takes in the current one, if any.
+    // A library is loaded for every context. Its memory is taken in the current context, if any.
     let current = state.current();
     let context = if needs_context { current? } else { 0 };
     let bytes = settings().module_bytes;
@@ -82,7 +79,7 @@ fn unload(module: u64) -> Outcome {
     Ok(())
 }
 
-/// The modules of a context that ends.
+/// Forgets the modules of a destroyed context and frees their memory.
 pub fn context_gone(state: &mut State, context: u64) {
     let mut taken = Vec::new();
     state.modules.retain(|_, module| {
@@ -115,22 +112,22 @@ api! {
     cuModuleLoadFatBinary 2000 => fn cuModuleLoadFatBinary(module: Out<u64>, image: *const libc::c_void) {
         load_data(module, image, true)
     }
-    /// Unloads it.
+    /// Unloads a module with its functions.
     cuModuleUnload 2000 => fn cuModuleUnload(module: u64) {
         unload(module)
     }
-    /// A function of it.
+    /// Returns a function of a module, by its name.
     cuModuleGetFunction 2000 => fn cuModuleGetFunction(to: Out<u64>, module: u64, name: Text) {
         let mut state = lock()?;
         to.put(function(&mut state, module, name)?)
     }
-    /// A variable of it: it has none.
+    /// Finds no variable: modules have none here.
     cuModuleGetGlobal 3020 => fn cuModuleGetGlobal_v2(_address: Out<u64>, _bytes: Out<usize>, module: u64, name: Text) {
         lock()?.modules.get(module)?;
         name.get()?;
         Err(NOT_FOUND)
     }
-    /// Whether functions are loaded when first used: they are.
+    /// Reports lazy loading of functions.
     cuModuleGetLoadingMode 11070 => fn cuModuleGetLoadingMode(mode: Out<u32>) {
         mode.put(2)
     }
@@ -153,46 +150,46 @@ api! {
             _ => Err(crate::codes::FILE_NOT_FOUND),
         }
     }
-    /// Unloads it.
+    /// Unloads a library with its kernels.
     cuLibraryUnload 12000 => fn cuLibraryUnload(library: u64) {
         unload(library)
     }
-    /// A kernel of it.
+    /// Returns a kernel of a library, by its name.
     cuLibraryGetKernel 12000 => fn cuLibraryGetKernel(kernel: Out<u64>, library: u64, name: Text) {
         let mut state = lock()?;
         kernel.put(function(&mut state, library, name)?)
     }
-    /// It as a module.
+    /// Returns a library as a module.
     cuLibraryGetModule 12000 => fn cuLibraryGetModule(module: Out<u64>, library: u64) {
         let state = lock()?;
         state.current()?;
         state.modules.get(library)?;
         module.put(library)
     }
-    /// A variable of it: it has none.
+    /// Finds no variable: libraries have none here.
     cuLibraryGetGlobal 12000 => fn cuLibraryGetGlobal(_address: Out<u64>, _bytes: Out<usize>, library: u64, name: Text) {
         lock()?.modules.get(library)?;
         name.get()?;
         Err(NOT_FOUND)
     }
-    /// A kernel as a function.
+    /// Returns a kernel as a function.
     cuKernelGetFunction 12000 => fn cuKernelGetFunction(function: Out<u64>, kernel: u64) {
         lock()?.functions.get(kernel)?;
         function.put(kernel)
     }
-    /// A kernel's name.
+    /// Returns the name of a kernel.
     cuKernelGetName 12030 => fn cuKernelGetName(name: Out<*const libc::c_char>, kernel: u64) {
         name.put(lock()?.functions.get(kernel)?.name.as_ptr())
     }
-    /// A kernel's library.
+    /// Returns the library of a kernel.
     cuKernelGetLibrary 12050 => fn cuKernelGetLibrary(library: Out<u64>, kernel: u64) {
         library.put(lock()?.functions.get(kernel)?.module)
     }
-    /// A function's module.
+    /// Returns the module of a function.
     cuFuncGetModule 11000 => fn cuFuncGetModule(module: Out<u64>, function: u64) {
         module.put(lock()?.functions.get(function)?.module)
     }
-    /// A function's name.
+    /// Returns the name of a function.
     cuFuncGetName 12030 => fn cuFuncGetName(name: Out<*const libc::c_char>, function: u64) {
         name.put(lock()?.functions.get(function)?.name.as_ptr())
     }

@@ -1,8 +1,8 @@
-//! The history of accesses to memory, and the accesses that nothing orders.
+//! History of accesses to memory, to find accesses without an order between them.
 //!
-//! For each range of bytes: the last write, and the reads since. An access that is ordered before
-//! everything the host can submit from now on is forgotten, so that memory stays bounded. Bytes go
-//! by their places (see [`Reach`]): two addresses of the same memory share one history.
+//! It holds the last write of each range of bytes and the reads since. An access ordered before
+//! everything that the host can submit from now on is forgotten: memory stays bounded. Bytes go by
+//! their places (see [`Reach`]): two addresses of the same memory share one history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,23 +11,19 @@ use std::ops::Range;
 use crate::alias::Reach;
 use crate::clock::{Clock, Lane};
 
-/// What touched the bytes.
+/// Kind of an item that accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum What {
-    /// A kernel.
     Kernel,
-    /// A copy.
     Copy,
-    /// A memset.
     Set,
-    /// A host function.
     Host,
-    /// A node of a graph launch.
+    /// A child node of a graph.
     Graph,
     /// An allocation or a free on a stream.
     Memory,
-    /// An item that touches nothing.
+    /// An item without an access.
     Nothing,
 }
 
@@ -45,14 +41,11 @@ impl fmt::Display for What {
     }
 }
 
-/// One item of one lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The lane.
     pub lane: Lane,
-    /// What it was.
     pub what: What,
-    /// Its number on the lane, from 1.
+    /// Number on its lane, from 1.
     pub seq: u64,
 }
 
@@ -62,39 +55,39 @@ impl Item {
     }
 }
 
-/// Two items that touched the same bytes with nothing to order them.
+/// Two items that accessed the same bytes without an order between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The places of the bytes.
+    /// Places of the bytes in conflict.
     pub bytes: Range<u64>,
-    /// The earlier one in order of submission.
+    /// First item in the order of submission.
     pub earlier: Item,
-    /// Whether the earlier one wrote.
+    /// True if the earlier item wrote.
     pub earlier_wrote: bool,
-    /// How the earlier one reached the bytes: [`Reach::shift`].
+    /// Shift by which the earlier item reached the bytes: [`Reach::shift`].
     pub earlier_shift: u64,
 }
 
-/// One item's access, by addresses that a shift turns into places.
+/// Access of an item, by addresses that `shift` turns into places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Access {
     item: Item,
     shift: u64,
 }
 
-/// By place.
+/// Accesses to a range of places with one history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     end: u64,
     write: Option<Access>,
-    /// At most one for each lane.
+    /// Reads since the write, at most one for each lane.
     reads: Vec<Access>,
 }
 
-/// Fewer segments than this are never swept. In tests so few that sweeping is tested, too.
+/// Number of segments below which there is no sweep. It is low in tests, so that they test the
+/// sweep, too.
 const SWEEP_FROM: usize = if cfg!(test) { 8 } else { 4096 };
 
-/// The history.
 #[derive(Debug)]
 pub struct Oracle {
     segments: BTreeMap<u64, Segment>,
@@ -111,8 +104,8 @@ impl Default for Oracle {
 }
 
 impl Oracle {
-    /// An access by `item`, whose predecessors `clock` knows; `host` is what every later item is
-    /// ordered after. Answers with the first access that is not ordered before it.
+    /// Records an access by `item`, whose predecessors `clock` covers. Every later item is ordered
+    /// after `host`. Returns the first access that is not ordered before the item.
     pub fn access(
         &mut self,
         reach: impl Into<Reach>,
@@ -161,7 +154,7 @@ impl Oracle {
         conflict
     }
 
-    /// An access to these bytes that the host has not seen done.
+    /// Returns an access to these bytes that the host has not seen complete.
     pub fn pending(&self, bytes: Range<u64>, host: &Clock) -> Option<Item> {
         let first = self.overlapping_from(bytes.start);
         self.segments
@@ -172,7 +165,7 @@ impl Oracle {
             .find(|item| !item.is_before(host))
     }
 
-    /// These bytes are no longer memory, or new memory: nothing that was done to them matters.
+    /// Forgets all accesses to these bytes: they are new memory, or none any more.
     pub fn forget(&mut self, bytes: Range<u64>) {
         if bytes.is_empty() {
             return;
@@ -182,7 +175,7 @@ impl Oracle {
         self.remove(bytes);
     }
 
-    /// Number of segments held: what memory use is proportional to.
+    /// Number of segments held, to which memory use is proportional.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.segments.len()
@@ -257,7 +250,7 @@ impl Oracle {
         }
     }
 
-    /// Forgets what is ordered before everything to come, and joins equal neighbours.
+    /// Forgets accesses ordered before everything to come, and joins equal adjacent segments.
     fn sweep(&mut self, host: &Clock) {
         let mut kept: Vec<(u64, Segment)> = Vec::new();
         for (start, mut segment) in std::mem::take(&mut self.segments) {

@@ -1,4 +1,4 @@
-//! Single accesses, and random ones against a model that keeps everything.
+//! Tests of single accesses, and of random ones against a model that keeps everything.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn ordered_accesses_do_not() {
     oracle.access(0..100, true, item(0, 1), &clock(&[(0, 1)]), &none);
     let after = clock(&[(0, 1), (1, 1)]);
     assert_eq!(oracle.access(0..100, true, item(1, 1), &after, &none), None);
-    // And a third that is ordered after the second only must be after the first, too.
+    // A third item that is ordered after the second only must be ordered after the first, too.
     assert!(
         oracle
             .access(0..1, true, item(0, 2), &clock(&[(0, 2)]), &none)
@@ -143,7 +143,7 @@ fn what_the_host_has_seen_is_forgotten() {
     assert!(oracle.len() <= SWEEP_FROM);
 }
 
-/// Against a model that keeps every access to every byte.
+/// Compares random accesses with a model that keeps every access to every byte.
 #[test]
 fn agrees_with_the_naive_model() {
     let mut random = 12345u64;
@@ -184,7 +184,7 @@ fn agrees_with_the_naive_model() {
                     let found = oracle.access(bytes.clone(), writes, me, clock, &host);
                     assert_eq!(found.is_some(), expected);
                     if expected {
-                        // After a race the two histories may differ in what they remember.
+                        // After a race the two histories may differ in the accesses that they keep.
                         break;
                     }
                     naive.extend(bytes.map(|byte| (byte, writes, me)));

@@ -10,24 +10,24 @@ use crate::codes::{
 use crate::memory::{Allocation, Kind};
 use crate::state::{State, lock};
 
-/// Which context may use which other's memory, as (user, owner).
+/// Contexts with access to another context's memory, as (user, owner).
 #[derive(Debug, Default)]
 pub struct Peers(HashSet<(u64, u64)>);
 
 impl Peers {
-    /// Whether `user` may use the memory of `owner`.
+    /// True if `user` may use the memory of `owner`.
     pub fn allows(&self, user: u64, owner: u64) -> bool {
         user == owner || self.0.contains(&(user, owner))
     }
 
-    /// A context is gone.
+    /// Forgets a destroyed context.
     pub fn forget(&mut self, context: u64) {
         self.0
             .retain(|(user, owner)| *user != context && *owner != context);
     }
 }
 
-/// The current context and the other, with their devices.
+/// Returns the current context and the other one, with their devices.
 fn pair(state: &State, owner: u64) -> Outcome<((u64, i32), (u64, i32))> {
     let user = state.current()?;
     let device = |context| {
@@ -40,7 +40,7 @@ fn pair(state: &State, owner: u64) -> Outcome<((u64, i32), (u64, i32))> {
     Ok(((user, device(user)?), (owner, device(owner)?)))
 }
 
-/// Whether a kernel of a context may touch an allocation. Copies need no access.
+/// True if a kernel of a context may access an allocation. Copies need no access.
 pub fn may_touch(state: &State, user: u64, base: u64, found: &Allocation, writes: bool) -> bool {
     let device = state
         .contexts
@@ -72,12 +72,12 @@ fn can_access(device: i32, peer: i32) -> Outcome<i32> {
 }
 
 api! {
-    /// Whether a device can use another's memory: any other, but not itself.
+    /// Reports if a device can use another's memory: any other device's, but not its own.
     cuDeviceCanAccessPeer 4000 => fn cuDeviceCanAccessPeer(able: Out<i32>, device: i32, peer: i32) {
         able.required()?;
         able.put(can_access(device, peer)?)
     }
-    /// What the link of two devices can do: rank, access, atomics, arrays.
+    /// Returns one property of the link of two devices: rank, access, atomics or arrays.
     cuDeviceGetP2PAttribute 8000 => fn cuDeviceGetP2PAttribute(value: Out<i32>, attribute: u32, device: i32, peer: i32) {
         value.required()?;
         if can_access(device, peer)? == 0 {
@@ -89,7 +89,7 @@ api! {
             _ => Err(INVALID_VALUE),
         }
     }
-    /// The current context may use the other's memory.
+    /// Lets the current context use the memory of another.
     cuCtxEnablePeerAccess 4000 => fn cuCtxEnablePeerAccess(context: u64, flags: u32) {
         let mut state = lock()?;
         if flags != 0 {
@@ -104,7 +104,7 @@ api! {
             false => Err(PEER_ACCESS_ALREADY_ENABLED),
         }
     }
-    /// It may not any more.
+    /// Ends the current context's access to the memory of another.
     cuCtxDisablePeerAccess 4000 => fn cuCtxDisablePeerAccess(context: u64) {
         let mut state = lock()?;
         let ((user, _), (owner, _)) = pair(&state, context)?;

@@ -1,5 +1,5 @@
-//! Physical memory that `cuMemMap` puts behind addresses: parts of sparse files, so that contents
-//! stay with the handle wherever it is mapped, and can be handed to another process.
+//! Physical memory for `cuMemMap`: parts of sparse files. Contents stay with the handle at every
+//! mapping, and can be shared with a peer process.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,50 +12,48 @@ use crate::alias::PHYSICAL;
 use crate::codes::{OUT_OF_MEMORY, Outcome, UNKNOWN};
 use crate::ranges::Ranges;
 
-/// Size of the file that handles share which never leave the process, in bytes. Sparse.
+/// Size of the sparse file for handles that never leave the process, in bytes.
 const COMMON: u64 = 1 << 40;
 
-/// Contents are copied in pieces of this size, in bytes; memory has a multiple of it.
+/// Size of the pieces in which contents are copied, in bytes. Sizes of memory are multiples of it.
 const PIECE: usize = 1 << 20;
 
-/// `CUmemAllocationProp`.
+/// Properties of physical memory (`CUmemAllocationProp`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemProp {
     /// `CUmemAllocationType`: 1 for pinned.
     pub kind: u32,
-    /// `CUmemAllocationHandleType` bits that the handle can be exported as.
+    /// Bits of `CUmemAllocationHandleType` that the handle can be exported as.
     pub handles: u32,
-    /// Where.
+    /// Device or host that holds it.
     pub location: MemLocation,
-    /// Windows only.
+    /// Security attributes, used on Windows only.
     pub metadata: u64,
-    /// Compression.
+    /// Kind of compression, unused here.
     pub compression: u8,
-    /// Whether network cards may reach it.
+    /// Not 0 if network cards may reach it.
     pub rdma: u8,
-    /// Usage bits.
+    /// Usage bits, unused here.
     pub usage: u16,
-    /// Reserved.
     pub reserved: [u8; 4],
 }
 
 /// One piece of physical memory.
 #[derive(Clone, Debug)]
 pub struct Physical {
-    /// Its file, and where in it.
+    /// File that holds the bytes.
     pub file: Arc<File>,
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Size in bytes.
     pub size: u64,
-    /// What was asked for.
+    /// Properties that the caller asked for.
     pub prop: MemProp,
-    /// The device whose memory it takes; none for the host's, and for another process's.
+    /// Device whose memory it takes; none for host memory and a peer process's memory.
     pub charged: Option<i32>,
-    /// Handles and mappings that keep it.
+    /// Number of handles and mappings that keep it.
     pub users: u32,
-    /// Where the history of its bytes is kept: no other memory has the same places, then or now.
+    /// Place of its first byte. No other memory of the process ever has these places.
     pub place: u64,
 }
 
@@ -64,26 +62,26 @@ pub struct Physical {
 pub struct Store {
     all: HashMap<u64, Physical>,
     next: u64,
-    /// Bytes of places given out.
+    /// Number of bytes of places assigned.
     placed: u64,
     common: Option<(Arc<File>, Ranges)>,
 }
 
-/// A new sparse file without a name.
+/// Makes a sparse file without a name.
 pub fn sparse_file(size: u64) -> Outcome<File> {
     // SAFETY: a constant name that ends in a nul.
     let fd = unsafe { libc::memfd_create(c"standin".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(OUT_OF_MEMORY);
     }
-    // SAFETY: a descriptor that was just made and that has no other owner.
+    // SAFETY: a descriptor that was just made, without another owner.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(size).map_err(|_| OUT_OF_MEMORY)?;
     Ok(file)
 }
 
 impl Store {
-    /// New memory of zeros, with one user. Whether a device has room for it is the caller's business.
+    /// Makes memory of zeros, with one user. The caller charges the device for it.
     pub fn create(&mut self, size: u64, prop: MemProp, charged: Option<i32>) -> Outcome<u64> {
         let (file, offset) = self.common(size)?;
         Ok(self.insert(Physical {
@@ -116,19 +114,19 @@ impl Store {
         self.next
     }
 
-    /// The memory of a key.
+    /// Returns the memory of a key.
     pub fn get(&self, key: u64) -> Option<&Physical> {
         self.all.get(&key)
     }
 
-    /// One more user.
+    /// Adds a user to the memory.
     pub fn keep(&mut self, key: u64) {
         if let Some(physical) = self.all.get_mut(&key) {
             physical.users += 1;
         }
     }
 
-    /// One user less. The last one gives the memory back: it is returned, for its device's account.
+    /// Drops a user. The last one frees the memory and returns it, for its device's account.
     pub fn drop_user(&mut self, key: u64) -> Option<Physical> {
         let physical = self.all.get_mut(&key)?;
         physical.users -= 1;
@@ -140,20 +138,24 @@ impl Store {
         Some(physical)
     }
 
-    /// A part of the common file, if it is one, is free: nothing is mapped from it any more.
+    /// Frees a part of the common file; does nothing for another file. Nothing is mapped from the
+    /// part any more.
     fn give_back(&mut self, from: &Arc<File>, offset: u64, size: u64) {
         if let Some((file, space)) = &mut self.common
             && Arc::ptr_eq(file, from)
         {
             let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: our own file; the caller has nothing mapped from this part of it any more.
+            // SAFETY: the store's own file; the caller has nothing mapped from this part of it any
+            // more.
             unsafe { libc::fallocate(file.as_raw_fd(), punch, offset as i64, size as i64) };
             space.give(offset, size);
         }
     }
 
-    /// Gives memory that leaves the process a file of its own, with what is in it; `remap` puts that file where the
-    /// memory is mapped. A process that exports none has one file, however much memory it has.
+    /// Moves memory that leaves the process to a file of its own. `remap` maps the new file at its
+    /// addresses.
+    ///
+    /// A process that exports no memory needs one file only.
     pub fn separate(&mut self, key: u64, remap: impl Fn(&File, u64) -> Outcome) -> Outcome {
         let physical = self.all.get_mut(&key).ok_or(UNKNOWN)?;
         let is_common = |(file, _): &(Arc<File>, Ranges)| Arc::ptr_eq(file, &physical.file);
@@ -180,17 +182,19 @@ impl Store {
         Ok(())
     }
 
-    /// A descriptor of the memory's file for another process, or for this one.
+    /// Returns a new descriptor of the memory's file, for a peer process or for this one.
     pub fn export(&self, key: u64) -> Outcome<RawFd> {
         let physical = self.all.get(&key).ok_or(UNKNOWN)?;
-        // SAFETY: duplicates a descriptor that we own; the copy is the caller's.
+        // SAFETY: duplicates a descriptor that the store owns; the copy is the caller's.
         let fd = unsafe { libc::fcntl(physical.file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
         if fd < 0 { Err(UNKNOWN) } else { Ok(fd) }
     }
 
-    /// The memory behind a descriptor, with one user more: this process's own, or another's.
+    /// Returns the key of the memory behind a descriptor, with one more user. It may be memory of
+    /// this process or of a peer process.
     pub fn import(&mut self, fd: RawFd) -> Outcome<u64> {
-        // SAFETY: duplicates a descriptor of the caller's, which stays the caller's; an invalid one is refused.
+        // SAFETY: duplicates a descriptor of the caller's, which stays the caller's; an invalid one
+        // is refused.
         let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
         if copy < 0 {
             return Err(UNKNOWN);
@@ -234,7 +238,7 @@ impl Store {
     }
 }
 
-/// Puts a file's bytes at an address that we hold.
+/// Maps a part of a file at an address range that the caller holds.
 pub fn map_file(address: u64, size: u64, file: &File, offset: u64) -> Outcome {
     let (protection, sharing) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -259,13 +263,13 @@ pub fn map_file(address: u64, size: u64, file: &File, offset: u64) -> Outcome {
     }
 }
 
-/// Puts plain zeros at an address that we hold, in place of a file.
+/// Maps zeros at an address range that the caller holds, in place of a file.
 pub fn unmap_file(address: u64, size: u64) {
     let (protection, sharing) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
     );
-    // SAFETY: the caller holds this address range; what was mapped there is given up.
+    // SAFETY: the caller holds this address range and discards the mapping there.
     unsafe {
         libc::mmap(
             address as *mut libc::c_void,

@@ -1,4 +1,4 @@
-//! What is known about an address: `cuPointerGetAttribute` and its relatives.
+//! Attributes of addresses: `cuPointerGetAttribute` and related functions.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use crate::codes::{INVALID_VALUE, NOT_SUPPORTED, Outcome};
 use crate::memory::{Allocation, Kind, PAGE, round};
 use crate::state::{State, lock};
 
-/// `CUpointer_attribute` numbers.
+/// Numbers of `CUpointer_attribute`.
 mod attribute {
     pub const CONTEXT: u32 = 1;
     pub const MEMORY_TYPE: u32 = 2;
@@ -30,17 +30,17 @@ mod attribute {
     pub const MEMORY_BLOCK_ID: u32 = 20;
 }
 
-/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
+/// Memory types `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
 const TYPE_HOST: u64 = 1;
 const TYPE_DEVICE: u64 = 2;
-/// What the plural form gives as the device of an address that the driver does not know.
+/// Device ordinal in `cuPointerGetAttributes` for an address that the driver does not know.
 const NO_DEVICE: u64 = -2i64 as u64;
 
 /// Allocations whose synchronous copies always synchronise, by their number.
 #[derive(Debug, Default)]
 pub struct SyncMemops(HashSet<u64>);
 
-/// Bytes that a value takes: booleans 4 as well (recorded.txt).
+/// Returns the bytes of an attribute's value: 4 for booleans as well (recorded.txt).
 fn width(number: u32) -> Outcome<usize> {
     use attribute::*;
     Ok(match number {
@@ -67,19 +67,19 @@ fn put(to: Out<u8>, number: u32, value: u64) -> Outcome {
     Ok(())
 }
 
-/// The allocation at an address, if it can be used now.
+/// Returns the allocation at an address, if it is usable now.
 fn find(state: &mut State, address: u64) -> Outcome<(u64, Allocation)> {
     let (base, found) = state.memory.find(address).ok_or(INVALID_VALUE)?;
     let (base, found) = (base, found.clone());
     match found.kind {
         Kind::Array => Err(INVALID_VALUE),
-        // An address that a graph will allocate is nothing yet.
+        // An address that a graph will allocate is unknown until then.
         Kind::Graph if !crate::graph_memory::is_live(state, base) => Err(INVALID_VALUE),
         _ => Ok((base, found)),
     }
 }
 
-/// What the device may do with a mapping that it was given no access to: nothing.
+/// Returns the access of the device to an allocation. A mapping without `cuMemSetAccess` has none.
 fn access(state: &State, base: u64, found: &Allocation) -> u64 {
     let both = 3;
     match (found.kind, state.vmm.mapping(base)) {
@@ -91,7 +91,7 @@ fn access(state: &State, base: u64, found: &Allocation) -> u64 {
     }
 }
 
-/// The driver's unit of memory that an allocation lies in, as base and size.
+/// Returns the unit of memory that holds an allocation in the driver, as base and size.
 fn mapping(state: &State, base: u64, found: &Allocation) -> (u64, u64) {
     match found.kind {
         Kind::Mapped | Kind::Registered => (base, found.size),
@@ -109,7 +109,7 @@ fn value(state: &mut State, number: u32, address: u64) -> Outcome<u64> {
     let is_host = matches!(found.kind, Kind::Host | Kind::Registered);
     let is_managed = found.kind == Kind::Managed;
     Ok(match number {
-        // Pools and mappings belong to a device, not to a context.
+        // Pools, mappings and graphs' memory belong to a device, not to a context.
         CONTEXT => match found.kind {
             Kind::Pool | Kind::Mapped | Kind::Graph => 0,
             _ => found.context,
@@ -151,14 +151,14 @@ fn value(state: &mut State, number: u32, address: u64) -> Outcome<u64> {
 }
 
 api! {
-    /// One attribute of an address.
+    /// Returns one attribute of an address.
     cuPointerGetAttribute 4000 => fn cuPointerGetAttribute(data: Out<u8>, number: u32, address: u64) {
         let mut state = lock()?;
         data.required()?;
         let value = value(&mut state, number, address)?;
         put(data, number, value)
     }
-    /// Several attributes; what an address does not have is 0.
+    /// Returns several attributes of an address; 0 for an attribute that it does not have.
     cuPointerGetAttributes 7000 => fn cuPointerGetAttributes(count: u32, numbers: In<u32>, data: In<Out<u8>>, address: u64) {
         let mut state = lock()?;
         if count == 0 {
@@ -178,7 +178,8 @@ api! {
         }
         Ok(())
     }
-    /// Sets whether synchronous copies of an allocation always synchronise: the only attribute that can be set.
+    /// Sets if synchronous copies of an allocation always synchronise. No other attribute can be
+    /// set.
     cuPointerSetAttribute 6000 => fn cuPointerSetAttribute(value: In<u32>, number: u32, address: u64) {
         let mut state = lock()?;
         if number != attribute::SYNC_MEMOPS {
@@ -186,7 +187,7 @@ api! {
         }
         let is_on = value.get()? != 0;
         let (_, found) = find(&mut state, address)?;
-        // As a driver of CUDA 12 and 13 answers, by what users of libfabric and UCX report.
+        // Drivers of CUDA 12 and 13 return this, by reports of users of libfabric and UCX.
         if found.kind == Kind::Mapped {
             return Err(NOT_SUPPORTED);
         }

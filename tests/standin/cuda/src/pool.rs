@@ -1,4 +1,4 @@
-//! One stream-ordered pool: its chunks, and where in them a block can go.
+//! One stream-ordered pool: its chunks and the room for blocks in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,25 +10,24 @@ use crate::timeline::Point;
 /// The free that a range of free memory comes from.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// End of the range.
+    /// First address after the range.
     pub end: u64,
-    /// The stream it was freed on.
+    /// Stream on which it was freed.
     pub stream: u64,
-    /// The place in that stream's work.
+    /// Point of the free in that stream's work.
     pub point: Point,
 }
 
-/// One pool.
 pub struct Pool {
-    /// Its device.
+    /// Ordinal of its device, or -1 for host memory.
     pub device: i32,
-    /// Whether the driver made it.
+    /// True if the driver made it.
     pub is_default: bool,
     /// Handle types that it can be exported as.
     pub handles: u32,
-    /// Other devices that may use it, and what they may do: 0 nothing, 1 read, 3 write too.
+    /// Access of other devices: 0 none, 1 read, 3 read and write.
     pub access: HashMap<i32, u32>,
-    /// The three `REUSE_*` attributes, by number less 1.
+    /// Values of the three `REUSE_*` attributes, by number less 1.
     pub reuse: [i32; 3],
     /// Bytes kept at a synchronisation.
     pub threshold: u64,
@@ -36,22 +35,21 @@ pub struct Pool {
     pub reserved: [u64; 2],
     /// Bytes handed out: now, and at most.
     pub used: [u64; 2],
-    /// Most that it may hold, in bytes; 0 for no limit.
+    /// Limit of the bytes held; 0 for no limit.
     pub max_size: u64,
-    /// Blocks handed out.
+    /// Number of blocks handed out.
     pub live: u64,
-    /// Destroyed by the program, and alive until its last block is freed.
+    /// True if the program has destroyed it. It lives until its last block is freed.
     pub is_destroyed: bool,
-    /// Its chunks, base to size.
+    /// Its chunks, base to size in bytes.
     pub chunks: BTreeMap<u64, u64>,
-    /// Free memory.
     pub free: Ranges,
-    /// Where free memory comes from, by start.
+    /// Frees that ranges of free memory come from, by start of the range.
     pub traces: BTreeMap<u64, Trace>,
 }
 
 impl Pool {
-    /// An empty pool.
+    /// Makes a pool without memory.
     pub fn new(device: i32, is_default: bool, handles: u32, max_size: u64) -> Pool {
         Pool {
             device,
@@ -79,7 +77,8 @@ impl Pool {
         all.map(|(start, trace)| (*start, trace))
     }
 
-    /// Free memory of this size; with `patient`, also where another stream's free is not reached yet.
+    /// Finds free memory of this size. With `patient`, a free of another stream need not be reached
+    /// yet.
     pub fn find(
         &self,
         size: u64,
@@ -110,7 +109,7 @@ impl Pool {
         })
     }
 
-    /// Takes a range; the frees that it must come after.
+    /// Takes a range and returns the frees that its use must come after.
     pub fn take(&mut self, range: &Range<u64>) -> Vec<Trace> {
         self.free.take_at(range.start, range.end - range.start);
         let mut taken = Vec::new();
@@ -135,7 +134,7 @@ impl Pool {
         taken
     }
 
-    /// Takes a range back, with the free that it comes from.
+    /// Adds a range to the free memory, with the free that it comes from.
     pub fn give(&mut self, range: Range<u64>, trace: Option<(u64, Point)>) {
         self.free.give(range.start, range.end - range.start);
         if let Some((stream, point)) = trace {
@@ -150,7 +149,8 @@ impl Pool {
         }
     }
 
-    /// Whether a chunk can go back: free, and not since the last synchronisation.
+    /// True if a chunk can return to the device: it is free, and was so at the last
+    /// synchronisation.
     pub fn is_idle(&self, chunk: &Range<u64>, waited: u64) -> bool {
         self.free.contains(chunk.start, chunk.end - chunk.start)
             && self

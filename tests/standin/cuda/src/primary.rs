@@ -1,10 +1,10 @@
-//! Primary contexts: one for each device, shared by all that retain it.
+//! Primary contexts: one for each device, shared by all users that retain it.
 
 use crate::abi::Out;
 use crate::codes::{INVALID_CONTEXT, INVALID_VALUE, Outcome};
 use crate::state::{Guard, lock};
 
-/// The device's primary context, made active and held once more.
+/// Retains a device's primary context, and makes it active.
 pub fn retain(state: &mut Guard, device: i32) -> Outcome<u64> {
     let primary = state.device(device)?;
     primary.retains += 1;
@@ -17,7 +17,7 @@ pub fn retain(state: &mut Guard, device: i32) -> Outcome<u64> {
     Ok(handle)
 }
 
-/// Gives up one claim on a device's primary context.
+/// Releases a device's primary context once. The last release destroys it.
 pub fn release_one(state: &mut Guard, device: i32) -> Outcome {
     let primary = state.device(device)?;
     match primary.retains {
@@ -38,7 +38,7 @@ fn release(device: i32) -> Outcome {
 
 fn reset(device: i32) -> Outcome {
     let mut state = lock()?;
-    // Retain counts outlive a reset: each holder must still release its own.
+    // Retain counts survive a reset: each user must still release the context.
     close(&mut state, device)
 }
 
@@ -62,37 +62,37 @@ fn set_flags(device: i32, flags: u32) -> Outcome {
 }
 
 api! {
-    /// The device's primary context, made active.
+    /// Retains a device's primary context, and makes it active.
     cuDevicePrimaryCtxRetain 7000 => fn cuDevicePrimaryCtxRetain(context: Out<u64>, device: i32) {
         context.required()?;
         let mut state = lock()?;
         context.put(retain(&mut state, device)?)
     }
-    /// Gives up one claim on it.
+    /// Releases a device's primary context once.
     cuDevicePrimaryCtxRelease 7000 => fn cuDevicePrimaryCtxRelease(device: i32) {
         release(device)
     }
-    /// Gives up one claim on it.
+    /// Releases a device's primary context once.
     cuDevicePrimaryCtxRelease 11000 => fn cuDevicePrimaryCtxRelease_v2(device: i32) {
         release(device)
     }
-    /// Destroys all that is in it.
+    /// Destroys a primary context with everything in it.
     cuDevicePrimaryCtxReset 7000 => fn cuDevicePrimaryCtxReset(device: i32) {
         reset(device)
     }
-    /// Destroys all that is in it.
+    /// Destroys a primary context with everything in it.
     cuDevicePrimaryCtxReset 11000 => fn cuDevicePrimaryCtxReset_v2(device: i32) {
         reset(device)
     }
-    /// Changes its flags.
+    /// Changes the flags of a primary context.
     cuDevicePrimaryCtxSetFlags 7000 => fn cuDevicePrimaryCtxSetFlags(device: i32, flags: u32) {
         set_flags(device, flags)
     }
-    /// Changes its flags.
+    /// Changes the flags of a primary context.
     cuDevicePrimaryCtxSetFlags 11000 => fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
         set_flags(device, flags)
     }
-    /// Its flags, and whether it is active.
+    /// Returns the flags of a primary context, and 1 if it is active.
     cuDevicePrimaryCtxGetState 7000 => fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) {
         let mut state = lock()?;
         let primary = state.device(device)?;

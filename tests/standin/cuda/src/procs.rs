@@ -41,10 +41,10 @@ static PARTS: &[&[Proc]] = &[
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD_DEFAULT_STREAM: u64 = 2;
-/// All flags there are.
+/// All known flags: legacy and per-thread default stream.
 const KNOWN_FLAGS: u64 = 3;
 
-/// `CUdriverProcAddressQueryResult`.
+/// Values of `CUdriverProcAddressQueryResult`.
 mod status {
     pub const FOUND: u32 = 0;
     pub const NO_SUCH_NAME: u32 = 1;
@@ -55,13 +55,13 @@ fn all() -> impl Iterator<Item = &'static Proc> {
     PARTS.iter().flat_map(|part| part.iter())
 }
 
-/// Whether `STANDIN_DISABLE` names the function, by its name or its symbol.
+/// True if `STANDIN_DISABLE` names the function, by its name or its symbol.
 pub fn is_disabled(name: &str) -> bool {
     let disabled = &settings().disabled;
     !disabled.is_empty() && disabled.iter().any(|other| other == name)
 }
 
-/// Whether the function belongs to a feature that `STANDIN_LACKS` names.
+/// True if the function belongs to a feature that `STANDIN_LACKS` names.
 pub fn is_lacking(symbol: &str) -> bool {
     settings().lacking.iter().any(|feature| {
         let part = match feature {
@@ -72,7 +72,7 @@ pub fn is_lacking(symbol: &str) -> bool {
     })
 }
 
-/// The variant that `cuGetProcAddress` gives, or the status of a search without result.
+/// Returns the variant that `cuGetProcAddress` finds, or the status of a search without result.
 fn search(name: &str, version: i32, flags: u64) -> Result<&'static Proc, u32> {
     let settings = settings();
     let wanted = match flags & PER_THREAD_DEFAULT_STREAM {
@@ -97,7 +97,7 @@ fn search(name: &str, version: i32, flags: u64) -> Result<&'static Proc, u32> {
 fn get(name: Text, address: Out<*const ()>, version: i32, flags: u64, found: Out<u32>) -> Outcome {
     let name = name.get()?;
     address.required()?;
-    // Newer than the driver is refused; a negative version is the newest there is.
+    // A version above the driver's is refused. A negative version means the driver's own.
     if flags & !KNOWN_FLAGS != 0 || version > settings().version {
         return Err(INVALID_VALUE);
     }
@@ -112,7 +112,7 @@ fn get(name: Text, address: Out<*const ()>, version: i32, flags: u64, found: Out
             address.put(proc.address.0)
         }
         Err(status) => {
-            // A caller that takes a status gets it, and a null address.
+            // A caller that takes a status gets it, with a null address.
             found.put(status).map_err(|_| NOT_FOUND)?;
             address.put(std::ptr::null())
         }
@@ -120,11 +120,11 @@ fn get(name: Text, address: Out<*const ()>, version: i32, flags: u64, found: Out
 }
 
 api! {
-    /// Finds a function's variant: the ABI before CUDA 12.
+    /// Finds a function's variant, with the ABI before CUDA 12.
     cuGetProcAddress 11030 => fn cuGetProcAddress(name: Text, address: Out<*const ()>, version: i32, flags: u64) {
         get(name, address, version, flags, Out::nowhere())
     }
-    /// Finds a function's variant: the ABI of CUDA 12 and later.
+    /// Finds a function's variant, with the ABI of CUDA 12 and later.
     cuGetProcAddress 12000 => fn cuGetProcAddress_v2(name: Text, address: Out<*const ()>, version: i32, flags: u64, status: Out<u32>) {
         get(name, address, version, flags, status)
     }

@@ -1,4 +1,4 @@
-//! Free ranges of addresses: best fit, joined with their neighbours when given back.
+//! Free ranges of addresses: best fit, joined with adjacent ranges when freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Takes `size` bytes at a multiple of `align`, from the smallest range that has them.
+    /// Takes `size` bytes at a multiple of `align`, from the smallest range that has room for them.
     pub fn take(&mut self, size: u64, align: u64) -> Option<u64> {
         let at = self
             .by_size
@@ -36,7 +36,7 @@ impl Ranges {
         true
     }
 
-    /// Gives a range back; the free range that it is now part of, as start and size.
+    /// Adds a free range. Returns the joined range that now holds it, as start and size.
     pub fn give(&mut self, start: u64, size: u64) -> (u64, u64) {
         let (mut start, mut size) = (start, size);
         if let Some((before, length)) = self
@@ -57,14 +57,14 @@ impl Ranges {
         (start, size)
     }
 
-    /// Ranges of at least this size, smallest first, as start and size.
+    /// Returns ranges of at least this size, smallest first, as start and size.
     pub fn at_least(&self, size: u64) -> impl Iterator<Item = (u64, u64)> {
         self.by_size
             .range((size, 0)..)
             .map(|(length, start)| (*start, *length))
     }
 
-    /// Whether all of these bytes are free.
+    /// True if all of these bytes are free.
     pub fn contains(&self, at: u64, size: u64) -> bool {
         self.containing(at)
             .is_some_and(|(start, length)| at + size <= start + length)

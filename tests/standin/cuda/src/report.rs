@@ -1,4 +1,4 @@
-//! Where findings go: standard error, and the file that `STANDIN_REPORT` names.
+//! Output of findings: to standard error, and to the file that `STANDIN_REPORT` names.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,10 +8,11 @@ use crate::env::settings;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Findings beyond this many are counted and no longer written: one mistake in a loop is enough.
+/// Number of findings that are written. Later ones are only counted, so that an error in a loop
+/// does not flood the output.
 const MOST_WRITTEN: u64 = 200;
 
-/// Number of findings so far.
+/// Returns the number of findings so far.
 pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }

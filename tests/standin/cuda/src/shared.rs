@@ -1,21 +1,23 @@
-//! Memory of the devices that other processes have taken, if `STANDIN_SHARED` names a file in which each process notes its own.
+//! Memory of the devices that other processes have taken.
 //!
-//! A line of the file has a process, a device and its bytes there. The lines of processes that have ended do not count.
+//! If `STANDIN_SHARED` names a file, each process notes its memory there. A line of the file has a
+//! process, a device and the process's bytes there. Lines of processes that have ended do not
+//! count.
 
 use std::fs::{File, read_link};
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What all processes have taken, with the file locked until it is dropped.
+/// Memory that all processes have taken. The file is locked until this is dropped.
 pub struct Shared {
     file: File,
-    /// Process, device, bytes.
+    /// Lines of process, device and bytes.
     lines: Vec<(u32, i32, u64)>,
 }
 
 impl Shared {
-    /// Reads the file, and makes it if need be. `None`: it cannot be had.
+    /// Opens the file, creates it if necessary, and reads it. `None` if that fails.
     pub fn open(path: &Path) -> Option<Shared> {
         let mut options = File::options();
         let made = options.read(true).write(true).create(true).truncate(false);
@@ -32,12 +34,12 @@ impl Shared {
             Some((process, device, words.next()?.parse().ok()?))
         };
         let mut lines: Vec<_> = text.lines().filter_map(line).collect();
-        // A process that nobody has waited for yet has no program any more.
+        // A process that has ended, but was not waited for yet, has no program any more.
         lines.retain(|(process, _, _)| read_link(format!("/proc/{process}/exe")).is_ok());
         Some(Shared { file, lines })
     }
 
-    /// Bytes of a device that other processes have.
+    /// Returns the bytes of a device that other processes have taken.
     pub fn others(&self, device: i32) -> u64 {
         let own = std::process::id();
         let others = self.lines.iter();
@@ -45,7 +47,7 @@ impl Shared {
         others.map(|(_, _, bytes)| bytes).sum()
     }
 
-    /// Notes the bytes of a device that this process has.
+    /// Notes the bytes of a device that this process has taken.
     pub fn note(mut self, device: i32, bytes: u64) {
         let own = std::process::id();
         let is_other = |(process, of, _): &(u32, i32, u64)| (*process, *of) != (own, device);

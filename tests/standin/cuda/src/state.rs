@@ -1,4 +1,4 @@
-//! All state of the driver, behind one lock, and waiting for modelled work to end.
+//! State of the driver behind one lock, and waits for modelled work to complete.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
@@ -14,45 +14,37 @@ use crate::handles::Handles;
 use crate::model::Model;
 use crate::timeline::Point;
 
-/// Everything that the driver knows. One field for each idea; its module owns it.
+/// State of the driver. Each field belongs to one module.
 pub struct State {
-    /// Streams' work, and its order.
+    /// Work of streams, and its order.
     pub model: Model,
-    /// Devices by ordinal.
     pub devices: Vec<crate::device::Device>,
-    /// Contexts.
     pub contexts: Handles<crate::context::Context>,
-    /// Created contexts that are destroyed, to their devices: they can still be current.
+    /// Created contexts that are destroyed, to their devices. They can still be current.
     pub gone: std::collections::BTreeMap<u64, i32>,
-    /// Streams, default streams included.
+    /// Streams, including default streams.
     pub streams: Handles<crate::stream::Stream>,
-    /// Events.
     pub events: Handles<crate::event::Event>,
     /// Memory that the device can reach.
     pub memory: crate::memory::Memory,
     /// Arrays and mipmapped arrays.
     pub arrays: Handles<crate::array::Array>,
-    /// Modules and libraries.
     pub modules: Handles<crate::module::Module>,
-    /// Functions and kernels.
     pub functions: Handles<crate::module::Function>,
-    /// Captures under way.
+    /// Captures that have begun and not ended.
     pub captures: crate::capture::Captures,
-    /// Graphs.
     pub graphs: Handles<crate::graph::Graph>,
-    /// Graph nodes, to their graphs.
+    /// Nodes of all graphs, by handle.
     pub nodes: Handles<crate::graph::Node>,
-    /// Executable graphs.
     pub execs: Handles<crate::exec::Exec>,
-    /// Stream-ordered pools.
     pub mempools: crate::mempool::Mempools,
-    /// Reserved addresses and what is mapped there.
+    /// Reserved addresses and the mappings there.
     pub vmm: crate::vmm::Vmm,
-    /// What is shared with other processes.
+    /// Memory shared with other processes.
     pub ipc: crate::ipc::Ipc,
-    /// Which context may use which other's memory.
+    /// Contexts with access to another context's memory.
     pub peers: crate::peer::Peers,
-    /// Allocations whose copies always synchronise.
+    /// Allocations whose synchronous copies always synchronise.
     pub sync_memops: crate::pointer::SyncMemops,
     /// Imported memory, to its physical memory.
     pub external: Handles<u64>,
@@ -69,7 +61,7 @@ extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Initialises the driver, once. Not in a forked child of a process that has done so.
+/// Initialises the driver, once. Fails in a forked child of a process that has done so.
 pub fn initialize() -> Outcome {
     if FORKED.load(Ordering::Relaxed) {
         return Err(NOT_INITIALIZED);
@@ -105,7 +97,7 @@ pub fn initialize() -> Outcome {
     Ok(())
 }
 
-/// The state, locked. An error before `cuInit` and in a forked child.
+/// Locks the state. Fails before `cuInit` and in a forked child.
 pub fn lock() -> Outcome<Guard> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(NOT_INITIALIZED);
@@ -117,7 +109,7 @@ pub fn lock() -> Outcome<Guard> {
     }
 }
 
-/// The locked state.
+/// The locked state; reports new findings when it is dropped.
 pub struct Guard(MutexGuard<'static, Option<Box<State>>>);
 
 impl Deref for Guard {
@@ -147,13 +139,13 @@ impl Drop for Guard {
 }
 
 impl Guard {
-    /// Waits, unlocked meanwhile, until work has ended.
+    /// Waits until work has ended, unlocked meanwhile.
     pub fn wait(&mut self, finish: &Finish) {
         loop {
             let now = now();
             match finish.time() {
                 Some(end) if end <= now => return,
-                // Too short to sleep for.
+                // Too short for a sleep.
                 Some(end) if end - now < 50_000 => self.unlocked(std::hint::spin_loop),
                 Some(end) => {
                     let most = Duration::from_nanos(end - now - 20_000);
@@ -164,35 +156,36 @@ impl Guard {
         }
     }
 
-    /// Waits for a point, and so has the host see it.
+    /// Waits for a point and records that the host has seen it complete.
     pub fn wait_and_see(&mut self, point: &Point) {
         self.wait(&point.finish);
         self.model.observe(point);
         self.pools_after_wait();
     }
 
-    /// Gives the lock up for a moment and takes it again after `body`.
+    /// Unlocks the state while `body` runs.
     pub fn unlocked<T>(&mut self, body: impl FnOnce() -> T) -> T {
         MutexGuard::unlocked(&mut self.0, body)
     }
 }
 
-/// Wakes waiting threads: time has jumped or a host function has run.
+/// Wakes waiting threads after a jump of time or the end of a host function.
 pub fn wake() {
     CHANGED.notify_all();
 }
 
-/// Nanoseconds of the virtual clock: real time, plus what tests have added.
+/// Returns the time of the virtual clock in nanoseconds: real time plus the time that tests have
+/// added.
 pub fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let real = START.get_or_init(Instant::now).elapsed().as_nanos() as u64;
     real + ADVANCED.load(Ordering::Relaxed)
 }
 
-/// Moves the virtual clock forward.
+/// Moves the virtual clock forward by `nanos` nanoseconds.
 pub fn advance(nanos: u64) {
     ADVANCED.fetch_add(nanos, Ordering::Relaxed);
-    // Under the lock, so that no thread is between reading the time and going to sleep.
+    // Takes the lock, so that no thread is between its reading of the time and its sleep.
     drop(STATE.lock());
     wake();
 }

@@ -1,4 +1,4 @@
-//! Streams.
+//! Streams: creation, default streams, waits, queries and destruction.
 
 use std::collections::HashMap;
 
@@ -15,28 +15,27 @@ use crate::timeline::Kind;
 /// Lowest and highest priority, as on an H100.
 pub const PRIORITIES: (i32, i32) = (0, -5);
 
-/// One stream.
 pub struct Stream {
-    /// Its lane in the model.
+    /// Lane of its work in the model.
     pub lane: Lane,
-    /// Its context.
+    /// Handle of the context that owns it.
     pub context: u64,
-    /// Flags it was made with.
+    /// Flags from its creation.
     pub flags: u32,
-    /// Its priority.
+    /// Its priority, in the range of [`PRIORITIES`].
     pub priority: i32,
-    /// How it relates to the legacy stream.
+    /// Its relation to the legacy stream.
     pub kind: Kind,
     /// Number that no other stream has.
     pub id: u64,
-    /// The capture it takes part in.
+    /// Its part in a capture, if any.
     pub capture: Option<capture::Part>,
     /// Attributes that were set, by number.
     pub attributes: HashMap<u32, crate::stream_attr::Value>,
 }
 
 impl State {
-    /// The key of the stream that a caller means by a handle.
+    /// Returns the key of the stream that a caller means by a handle.
     pub fn stream(&mut self, via: Via, handle: u64) -> Outcome<u64> {
         match (handle, via) {
             (STREAM_LEGACY, _) | (0, Via::Legacy) => {
@@ -110,7 +109,8 @@ fn destroy(handle: u64) -> Outcome {
     Ok(())
 }
 
-/// A thread has ended, and with it its default streams; their work goes on. One that captures stays.
+/// Destroys the default streams of a thread that has ended. Their work continues. A capturing
+/// stream stays.
 pub fn thread_gone(thread: u64) {
     let Ok(mut state) = lock() else { return };
     let of_thread = |(context, of): (u64, &crate::context::Context)| {
@@ -174,61 +174,59 @@ fn context_of(via: Via, handle: u64, context: Out<u64>) -> Outcome {
 }
 
 api! {
-    /// A stream.
     cuStreamCreate 2000 => fn cuStreamCreate(stream: Out<u64>, flags: u32) {
         create(stream, flags, 0)
     }
-    /// A stream with a priority.
     cuStreamCreateWithPriority 5050 => fn cuStreamCreateWithPriority(stream: Out<u64>, flags: u32, priority: i32) {
         create(stream, flags, priority)
     }
-    /// Destroys a stream; its work goes on.
+    /// Destroys a stream; its work continues.
     cuStreamDestroy 2000 => fn cuStreamDestroy(stream: u64) {
         destroy(stream)
     }
-    /// Destroys a stream; its work goes on.
+    /// Destroys a stream; its work continues.
     cuStreamDestroy 4000 => fn cuStreamDestroy_v2(stream: u64) {
         destroy(stream)
     }
-    /// Whether all its work has ended.
+    /// Reports if all work of a stream is complete.
     cuStreamQuery 2000 => fn cuStreamQuery | cuStreamQuery_ptsz[via](stream: u64) {
         query(via, stream)
     }
-    /// Waits for all its work.
+    /// Waits for all work of a stream.
     cuStreamSynchronize 2000 => fn cuStreamSynchronize | cuStreamSynchronize_ptsz[via](stream: u64) {
         synchronize(via, stream)
     }
-    /// Has later work of the stream wait for an event.
+    /// Makes later work of a stream wait for an event.
     cuStreamWaitEvent 3020 => fn cuStreamWaitEvent | cuStreamWaitEvent_ptsz[via](stream: u64, event: u64, flags: u32) {
         crate::event::wait(via, stream, event, flags)
     }
-    /// Its priority.
+    /// Returns the priority of a stream.
     cuStreamGetPriority 5050 => fn cuStreamGetPriority | cuStreamGetPriority_ptsz[via](stream: u64, priority: Out<i32>) {
         get(via, stream, priority, |_, stream| Ok(stream.priority))
     }
-    /// Its flags.
+    /// Returns the flags of a stream.
     cuStreamGetFlags 5050 => fn cuStreamGetFlags | cuStreamGetFlags_ptsz[via](stream: u64, flags: Out<u32>) {
         get(via, stream, flags, |_, stream| Ok(stream.flags))
     }
-    /// A number that no other stream has.
+    /// Returns a number that no other stream has.
     cuStreamGetId 12000 => fn cuStreamGetId | cuStreamGetId_ptsz[via](stream: u64, id: Out<u64>) {
         get(via, stream, id, |_, stream| Ok(stream.id))
     }
-    /// Its context.
+    /// Returns the context of a stream.
     cuStreamGetCtx 9020 => fn cuStreamGetCtx | cuStreamGetCtx_ptsz[via](stream: u64, context: Out<u64>) {
         context_of(via, stream, context)
     }
-    /// Its context and green context.
+    /// Returns the context of a stream. The green context is always 0.
     cuStreamGetCtx 12050 => fn cuStreamGetCtx_v2 | cuStreamGetCtx_v2_ptsz[via](stream: u64, context: Out<u64>, green: Out<u64>) {
         context_of(via, stream, context)?;
         green.maybe(0);
         Ok(())
     }
-    /// Its device.
+    /// Returns the device of a stream.
     cuStreamGetDevice 12080 => fn cuStreamGetDevice | cuStreamGetDevice_ptsz[via](stream: u64, device: Out<i32>) {
         get(via, stream, device, |state, stream| Ok(state.contexts.get(stream.context)?.device))
     }
-    /// Ties managed memory to the stream: accepted, and nothing follows from it.
+    /// Accepts managed memory for a stream without effect.
     cuStreamAttachMemAsync 6000 => fn cuStreamAttachMemAsync | cuStreamAttachMemAsync_ptsz[via](stream: u64, address: u64, _bytes: usize, _flags: u32) {
         let mut state = lock()?;
         state.stream(via, stream)?;

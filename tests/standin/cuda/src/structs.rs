@@ -8,50 +8,46 @@ pub const MEMORYTYPE_HOST: u32 = 1;
 pub const MEMORYTYPE_DEVICE: u32 = 2;
 /// `CUmemorytype`: an array.
 pub const MEMORYTYPE_ARRAY: u32 = 3;
-/// `CUmemorytype`: an address of either kind.
+/// `CUmemorytype`: an address of host or device memory.
 pub const MEMORYTYPE_UNIFIED: u32 = 4;
 
-/// One side of a two- or three-dimensional copy, of `CUDA_MEMCPY3D_v2`.
+/// One side of a two- or three-dimensional copy, part of `CUDA_MEMCPY3D_v2`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Side3D {
     /// Offset in a row, in bytes.
     pub x: usize,
-    /// Row.
     pub y: usize,
-    /// Slice.
     pub z: usize,
     /// Level of detail, always 0.
     pub lod: usize,
-    /// `CUmemorytype`.
+    /// Kind of memory (`CUmemorytype`).
     pub kind: u32,
-    /// Address, if on the host.
+    /// Address, for host memory.
     pub host: u64,
-    /// Address, if on the device.
+    /// Address, for device memory.
     pub device: u64,
-    /// Handle, if an array.
+    /// Handle, if the side is an array.
     pub array: u64,
-    /// Reserved, or the context in `CUDA_MEMCPY3D_PEER`.
+    /// Reserved; in `CUDA_MEMCPY3D_PEER` the context.
     pub context: u64,
-    /// Bytes from row to row.
+    /// Distance from row to row, in bytes.
     pub pitch: usize,
-    /// Rows from slice to slice.
+    /// Number of rows from slice to slice.
     pub height: usize,
 }
 
-/// `CUDA_MEMCPY3D_v2`, and `CUDA_MEMCPY3D_PEER` whose layout is the same.
+/// Copy of `CUDA_MEMCPY3D_v2`, and of `CUDA_MEMCPY3D_PEER`, whose layout is the same.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memcpy3D {
-    /// From.
     pub src: Side3D,
-    /// To.
     pub dst: Side3D,
-    /// Bytes of a row.
+    /// Size of each row, in bytes.
     pub width: usize,
-    /// Rows of a slice.
+    /// Number of rows of a slice.
     pub height: usize,
-    /// Slices.
+    /// Number of slices to copy.
     pub depth: usize,
 }
 
@@ -61,215 +57,204 @@ pub struct Memcpy3D {
 pub struct Side2D {
     /// Offset in a row, in bytes.
     pub x: usize,
-    /// Row.
     pub y: usize,
-    /// `CUmemorytype`.
+    /// Kind of memory (`CUmemorytype`).
     pub kind: u32,
-    /// Address, if on the host.
+    /// Address, for host memory.
     pub host: u64,
-    /// Address, if on the device.
+    /// Address, for device memory.
     pub device: u64,
-    /// Handle, if an array.
+    /// Handle, if the side is an array.
     pub array: u64,
-    /// Bytes from row to row.
+    /// Distance from row to row, in bytes.
     pub pitch: usize,
 }
 
-/// `CUDA_MEMCPY2D_v2`.
+/// Copy of rows (`CUDA_MEMCPY2D_v2`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memcpy2D {
-    /// From.
     pub src: Side2D,
-    /// To.
     pub dst: Side2D,
-    /// Bytes of a row.
+    /// Size of each row, in bytes.
     pub width: usize,
-    /// Rows.
+    /// Number of rows of the copy.
     pub height: usize,
 }
 
-/// `CUDA_ARRAY_DESCRIPTOR_v2`.
+/// Description of an array (`CUDA_ARRAY_DESCRIPTOR_v2`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArrayDescriptor {
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub width: usize,
-    /// Rows; 0 for one dimension.
+    /// Number of rows; 0 for one dimension.
     pub height: usize,
-    /// `CUarray_format`.
+    /// Type of a channel (`CUarray_format`).
     pub format: u32,
-    /// Channels of an element.
+    /// Number of channels of an element.
     pub channels: u32,
 }
 
-/// `CUDA_ARRAY3D_DESCRIPTOR_v2`.
+/// Description of an array (`CUDA_ARRAY3D_DESCRIPTOR_v2`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Array3DDescriptor {
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub width: usize,
-    /// Rows; 0 for one dimension.
+    /// Number of rows; 0 for one dimension.
     pub height: usize,
-    /// Slices; 0 for two dimensions.
+    /// Number of slices; 0 for two dimensions.
     pub depth: usize,
-    /// `CUarray_format`.
+    /// Type of a channel (`CUarray_format`).
     pub format: u32,
-    /// Channels of an element.
+    /// Number of channels of an element.
     pub channels: u32,
-    /// `CUDA_ARRAY3D_*`.
+    /// Bits of `CUDA_ARRAY3D_*`.
     pub flags: u32,
 }
 
-/// `CUlaunchConfig`.
+/// Configuration of a launch (`CUlaunchConfig`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig {
-    /// Blocks.
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads of a block in x, y and z.
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
-    /// Stream.
     pub stream: u64,
-    /// Attributes.
     pub attributes: *const libc::c_void,
-    /// Number of attributes.
     pub attribute_count: u32,
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS_v2`; `_v1` is the same less its last two fields.
+/// Parameters of a kernel node (`CUDA_KERNEL_NODE_PARAMS_v1`). `_v2` has two fields more at its
+/// end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KernelNodeParams {
-    /// Function.
     pub function: u64,
-    /// Blocks.
+    /// Number of blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Number of threads of a block in x, y and z.
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
-    /// Parameters.
+    /// Parameters of the kernel.
     pub params: *const libc::c_void,
-    /// Extra options.
     pub extra: *const libc::c_void,
 }
 
-/// `CUDA_MEMSET_NODE_PARAMS_v1`.
+/// Parameters of a memset node (`CUDA_MEMSET_NODE_PARAMS_v1`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemsetNodeParams {
-    /// Address.
+    /// Address of the first byte.
     pub dst: u64,
-    /// Bytes from row to row.
+    /// Distance from row to row, in bytes.
     pub pitch: usize,
-    /// Value of each element.
+    /// Value written to each element.
     pub value: u32,
-    /// Bytes of an element.
+    /// Size of an element: 1, 2 or 4 bytes.
     pub element: u32,
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows of the memset.
     pub height: usize,
 }
 
-/// `CUDA_HOST_NODE_PARAMS_v1`.
+/// Parameters of a host node (`CUDA_HOST_NODE_PARAMS_v1`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HostNodeParams {
-    /// Function.
     pub function: HostFn,
-    /// Its argument.
+    /// Argument of the function.
     pub data: UserData,
 }
 
-/// `CUmemLocation`.
+/// Location of memory (`CUmemLocation`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemLocation {
     /// `CUmemLocationType`: 1 for a device.
     pub kind: u32,
-    /// Device ordinal or NUMA node.
+    /// Ordinal of a device or number of a NUMA node.
     pub id: i32,
 }
 
-/// `CUmemPoolProps`.
+/// Properties of a pool (`CUmemPoolProps`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemPoolProps {
-    /// `CUmemAllocationType`.
+    /// Type of allocation (`CUmemAllocationType`).
     pub kind: u32,
-    /// `CUmemAllocationHandleType`.
+    /// Bits of `CUmemAllocationHandleType`.
     pub handles: u32,
-    /// Where.
+    /// Device or host whose memory the pool holds.
     pub location: MemLocation,
-    /// Windows only.
+    /// Security attributes, used on Windows only.
     pub security: *const libc::c_void,
-    /// Largest size in bytes, 0 for no limit.
+    /// Limit of the size in bytes; 0 for no limit.
     pub max_size: usize,
-    /// Usage bits.
     pub usage: u16,
-    /// Reserved.
     pub reserved: [u8; 54],
 }
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS_v1`.
+/// Parameters of an allocation node (`CUDA_MEM_ALLOC_NODE_PARAMS_v1`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemAllocNodeParams {
-    /// Properties of the pool.
+    /// Properties of the pool to allocate from.
     pub pool: MemPoolProps,
-    /// Peer access descriptors.
+    /// Descriptors of peer access.
     pub access: *const libc::c_void,
-    /// Their number.
+    /// Number of descriptors of peer access.
     pub access_count: usize,
-    /// Requested bytes.
+    /// Number of bytes that the caller asks for.
     pub bytes: usize,
-    /// The address, given back.
+    /// Address of the allocation, returned.
     pub address: u64,
 }
 
-/// `CUgraphNodeParams`: what a node of a type needs, in a place as large as the largest.
+/// Parameters of a node of any type (`CUgraphNodeParams`), as large as the largest.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct NodeParams {
     /// Type of the node (`CUgraphNodeType`).
     pub kind: u32,
     reserved: [u32; 3],
-    /// Parameters of that type.
+    /// Parameters of a node of that type.
     pub of_kind: [u64; 29],
     reserved2: u64,
 }
 
-/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+/// Parameters of an instantiation (`CUDA_GRAPH_INSTANTIATE_PARAMS`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstantiateParams {
-    /// Flags.
     pub flags: u64,
-    /// Stream of the upload.
+    /// Stream on which the graph is uploaded.
     pub upload: u64,
-    /// Node that failed, given back.
+    /// Node that failed, returned.
     pub error_node: u64,
-    /// `CUgraphInstantiateResult`, given back.
+    /// `CUgraphInstantiateResult`, returned.
     pub result: u32,
 }
 
-/// `CUgraphExecUpdateResultInfo`.
+/// Result of an update (`CUgraphExecUpdateResultInfo`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpdateInfo {
-    /// `CUgraphExecUpdateResult`.
+    /// Value of `CUgraphExecUpdateResult`.
     pub result: u32,
-    /// Node that failed.
+    /// Node that failed, 0 if none.
     pub node: u64,
-    /// The other end of the failed edge.
+    /// Other end of the failed edge.
     pub from: u64,
 }
 
-/// `CUgraphEdgeData`.
+/// Data of an edge (`CUgraphEdgeData`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeData(pub [u8; 8]);

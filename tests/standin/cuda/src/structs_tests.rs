@@ -1,4 +1,4 @@
-//! Our layouts against those of bindings generated from the real header.
+//! Test of the layouts against bindings generated from the real header.
 
 use super::*;
 use cudarc::driver::sys;

@@ -1,4 +1,4 @@
-//! What the driver keeps for each thread.
+//! State of the driver for each thread.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::capture::Mode;
 
 thread_local! {
-    // Never dropped: programs call the driver while a thread's storage goes away.
+    // Never dropped: programs call the driver during the destruction of a thread's storage.
     static STACK: ManuallyDrop<RefCell<Vec<u64>>> =
         const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static ID: Cell<u64> = const { Cell::new(0) };
@@ -16,23 +16,23 @@ thread_local! {
     static CAPTURE_MODE: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
-/// The current context's handle; 0 if there is none.
+/// Returns the handle of the current context; 0 if there is none.
 pub fn current() -> u64 {
     STACK.with(|stack| stack.borrow().last().copied().unwrap_or(0))
 }
 
-/// Makes a context current above the one that is.
+/// Pushes a context onto the thread's stack and so makes it current.
 pub fn push(context: u64) {
     ends();
     STACK.with(|stack| stack.borrow_mut().push(context));
 }
 
-/// Takes the current context off.
+/// Pops the current context from the thread's stack.
 pub fn pop() -> Option<u64> {
     STACK.with(|stack| stack.borrow_mut().pop())
 }
 
-/// Puts a context in the place of the current one; 0 takes that off.
+/// Replaces the current context by another; 0 pops it.
 pub fn set(context: u64) {
     pop();
     if context != 0 {
@@ -40,7 +40,7 @@ pub fn set(context: u64) {
     }
 }
 
-/// A number for the thread that no other thread of the process has or had.
+/// Returns a number of the thread that no other thread of the process has or had.
 pub fn id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     ID.with(|id| {
@@ -51,7 +51,7 @@ pub fn id() -> u64 {
     })
 }
 
-/// When this thread ends, so do its default streams.
+/// Makes the thread's default streams end with the thread.
 pub fn ends() {
     if AT_END.get().is_some() {
         return;
@@ -59,7 +59,8 @@ pub fn ends() {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     let key = KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: `key` is ours to write; the destructor is an `extern "C"` function of this library, which stays.
+        // SAFETY: `key` is a local to write; the destructor is an `extern "C"` function of this
+        // library, which stays.
         let made = unsafe { libc::pthread_key_create(&mut key, Some(at_end)) };
         (made == 0).then_some(key)
     });
@@ -70,14 +71,16 @@ pub fn ends() {
     }
 }
 
-/// Values of the key: destructors of other keys may still use the streams in the first round.
+/// Values of the key, by round of destructors. In the first round, destructors of other keys may
+/// still use the streams.
 const FIRST_ROUND: usize = 1;
 const SECOND_ROUND: usize = 2;
 
 extern "C" fn at_end(round: *mut libc::c_void) {
     match AT_END.get() {
         Some(key) if round as usize == FIRST_ROUND => {
-            // SAFETY: the key is live; set again, it is asked for once more.
+            // SAFETY: the key is live. A value set here makes the system call the destructor once
+            // more.
             unsafe { libc::pthread_setspecific(key, SECOND_ROUND as *const _) };
         }
         _ => {
@@ -88,12 +91,12 @@ extern "C" fn at_end(round: *mut libc::c_void) {
     }
 }
 
-/// How the thread's calls interact with captures.
+/// Returns the thread's capture mode. The mode decides which unsafe calls the thread may make.
 pub fn capture_mode() -> Mode {
     CAPTURE_MODE.get()
 }
 
-/// Changes how the thread's calls interact with captures; the former way.
+/// Sets the thread's capture mode and returns the former one.
 pub fn exchange_capture_mode(mode: Mode) -> Mode {
     CAPTURE_MODE.replace(mode)
 }

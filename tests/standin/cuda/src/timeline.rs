@@ -1,7 +1,7 @@
-//! The order of work: streams, events, contexts, the legacy stream, the host.
+//! Order of work: streams, events, contexts, the legacy stream and the host.
 //!
-//! Ordering is kept as happens-before (vector clocks), apart from time: that something has ended
-//! by now orders nothing until the host has seen it.
+//! Order is kept as happens-before (vector clocks), separate from time. The end of work orders
+//! nothing until the host has seen it.
 
 use std::sync::Arc;
 
@@ -11,30 +11,31 @@ use crate::finish::Finish;
 /// Index of a context in the timeline.
 pub type ContextId = u32;
 
-/// How a lane relates to its context's legacy stream.
+/// Relation of a lane to its context's legacy stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The legacy default stream itself.
     Legacy,
-    /// Waits for the legacy stream and is waited for by it. Per-thread default streams are such.
+    /// Waits for the legacy stream and is waited for by it. Per-thread default streams are of this
+    /// kind.
     Blocking,
     /// Created with `CU_STREAM_NON_BLOCKING`.
     NonBlocking,
 }
 
-/// A recorded point: what is ordered before it and when that has ended.
+/// Recorded point: the work ordered before it, and the end of that work.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// What is ordered before.
+    /// Items ordered before the point.
     pub clock: Arc<Clock>,
-    /// When it has ended.
+    /// End of the work before the point.
     pub finish: Finish,
 }
 
 struct LaneState {
     context: ContextId,
     kind: Kind,
-    /// The stream's handle, for messages.
+    /// Handle of the stream, for messages.
     name: u64,
     clock: Clock,
     seq: u64,
@@ -42,16 +43,17 @@ struct LaneState {
     seen_host: u64,
     seen_gate: u64,
     seen_legacy: u64,
-    /// Not yet taken up in the context's `all`.
+    /// True if the context's `all` lacks its latest work.
     fresh: bool,
-    /// Not yet waited for by the legacy stream.
+    /// True if the legacy stream has not waited for its latest work.
     fresh_for_legacy: bool,
 }
 
 #[derive(Default)]
 struct ContextState {
     legacy: Lane,
-    /// Counts the actions on the legacy stream: blocking streams wait for it when it has moved.
+    /// Number of actions on the legacy stream. Blocking streams wait for it when the number has
+    /// changed.
     legacy_actions: u64,
     lanes: Vec<Lane>,
     all: Point,
@@ -63,7 +65,7 @@ struct ContextState {
     gates: u64,
 }
 
-/// The order of everything in the process.
+/// Order of all work in the process.
 #[derive(Default)]
 pub struct Timeline {
     lanes: Vec<LaneState>,
@@ -76,7 +78,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A context with its legacy stream, named `name` in messages.
+    /// Opens a context with its legacy stream, named `name` in messages.
     pub fn open_context(&mut self, name: u64) -> ContextId {
         let id = self.free_contexts.pop().unwrap_or_else(|| {
             self.contexts.push(ContextState::default());
@@ -88,7 +90,7 @@ impl Timeline {
         id
     }
 
-    /// The context is gone with its streams; the caller has waited for its work or reported it.
+    /// Closes a context with its streams. The caller has waited for its work or reported it.
     pub fn close_context(&mut self, context: ContextId) {
         let all = self.record_context(context);
         self.observe(&all.clock);
@@ -99,12 +101,12 @@ impl Timeline {
         self.free_contexts.push(context);
     }
 
-    /// The lane of a context's legacy stream.
+    /// Returns the lane of a context's legacy stream.
     pub fn legacy(&self, context: ContextId) -> Lane {
         self.contexts[context as usize].legacy
     }
 
-    /// A new stream's lane.
+    /// Opens a new stream's lane.
     pub fn open_lane(&mut self, context: ContextId, kind: Kind, name: u64) -> Lane {
         let state = LaneState {
             context,
@@ -113,7 +115,7 @@ impl Timeline {
             clock: Clock::default(),
             seq: 0,
             finish: Finish::default(),
-            // Counts start at 1 where there is something to see, so 0 has seen nothing.
+            // Counts start at 1 if there is something to see: 0 has seen nothing.
             seen_host: 0,
             seen_gate: 0,
             seen_legacy: 0,
@@ -122,7 +124,7 @@ impl Timeline {
         };
         let lane = match self.free.pop() {
             Some(lane) => {
-                // Numbers go on: everything the former owner did is known to the host.
+                // Numbers continue: all work of the former owner is known to the host.
                 let seq = self.lanes[lane as usize].seq;
                 self.lanes[lane as usize] = LaneState { seq, ..state };
                 lane
@@ -136,7 +138,7 @@ impl Timeline {
         lane
     }
 
-    /// The stream is destroyed; its unfinished work goes on.
+    /// Retires the lane of a destroyed stream. Its unfinished work continues.
     pub fn retire(&mut self, lane: Lane) {
         let context = self.lanes[lane as usize].context as usize;
         self.take_up(lane);
@@ -154,7 +156,7 @@ impl Timeline {
         self.reclaim();
     }
 
-    /// An item of `duration` nanoseconds on a lane; its number there.
+    /// Submits an item of `duration` nanoseconds to a lane and returns its number there.
     pub fn submit(&mut self, lane: Lane, duration: u64, now: u64) -> u64 {
         self.enter(lane);
         let state = &mut self.lanes[lane as usize];
@@ -172,22 +174,22 @@ impl Timeline {
         self.moved(lane);
     }
 
-    /// What is ordered before the lane's next item, as far as its last call saw.
+    /// Returns the items ordered before the lane's next item, as of its last call.
     pub fn clock(&self, lane: Lane) -> &Clock {
         &self.lanes[lane as usize].clock
     }
 
-    /// When the lane's work has ended.
+    /// Returns the end of the lane's work.
     pub fn finish(&self, lane: Lane) -> &Finish {
         &self.lanes[lane as usize].finish
     }
 
-    /// The stream's handle.
+    /// Returns the handle of the lane's stream.
     pub fn name(&self, lane: Lane) -> u64 {
         self.lanes[lane as usize].name
     }
 
-    /// A point after everything submitted to the lane so far.
+    /// Returns a point after everything submitted to the lane so far.
     pub fn record(&mut self, lane: Lane, now: u64) -> Point {
         self.enter(lane);
         let state = &mut self.lanes[lane as usize];
@@ -202,7 +204,8 @@ impl Timeline {
         point
     }
 
-    /// As [`Timeline::record`], but nothing is ordered by it: neither this lane nor another takes anything in.
+    /// Returns the point that [`Timeline::record`] would, but orders nothing: no lane takes
+    /// anything in.
     pub fn reached(&self, lane: Lane) -> Point {
         let state = &self.lanes[lane as usize];
         let context = &self.contexts[state.context as usize];
@@ -227,8 +230,8 @@ impl Timeline {
         Point { clock, finish }
     }
 
-    /// What a host that synchronises with the stream waits for. For the legacy stream that
-    /// includes the blocking streams; for another stream only what was submitted to it.
+    /// Returns the point that a host waits for when it synchronises with the stream. For the legacy
+    /// stream this includes the blocking streams; for another stream only its own work.
     pub fn target(&mut self, lane: Lane) -> Point {
         if self.lanes[lane as usize].kind == Kind::Legacy {
             return self.record(lane, 0);
@@ -240,7 +243,7 @@ impl Timeline {
         }
     }
 
-    /// Later work on the lane comes after the point.
+    /// Orders later work on the lane after the point.
     pub fn wait(&mut self, lane: Lane, point: &Point) {
         self.enter(lane);
         let state = &mut self.lanes[lane as usize];
@@ -249,7 +252,7 @@ impl Timeline {
         self.moved(lane);
     }
 
-    /// A point after all work submitted so far to any stream of the context.
+    /// Returns a point after all work submitted so far to any stream of the context.
     pub fn record_context(&mut self, context: ContextId) -> Point {
         for lane in std::mem::take(&mut self.contexts[context as usize].fresh) {
             self.take_up(lane);
@@ -257,7 +260,8 @@ impl Timeline {
         self.contexts[context as usize].all.clone()
     }
 
-    /// Later work on any stream of the context, streams yet to come included, comes after the point.
+    /// Orders later work on any stream of the context after the point, including streams created
+    /// later.
     pub fn wait_context(&mut self, context: ContextId, point: &Point) {
         let state = &mut self.contexts[context as usize];
         Arc::make_mut(&mut state.gate.clock).join(&point.clock);
@@ -265,7 +269,8 @@ impl Timeline {
         state.gates += 1;
     }
 
-    /// The host has seen that this is done: whatever anyone submits from now on comes after it.
+    /// Records that the host has seen this work complete. All work submitted from now on comes
+    /// after it.
     pub fn observe(&mut self, clock: &Clock) {
         if self.host.join(clock) {
             self.host_version += 1;
@@ -275,12 +280,12 @@ impl Timeline {
         }
     }
 
-    /// What the host has seen done.
+    /// Returns the items that the host has seen complete.
     pub fn host(&self) -> &Clock {
         &self.host
     }
 
-    /// Takes in what later work on the lane is ordered after by rule: what the host has seen,
+    /// Takes in the points that order later work on the lane by rule: work that the host has seen,
     /// waits on the context, the legacy stream.
     fn enter(&mut self, lane: Lane) {
         let state = &mut self.lanes[lane as usize];
@@ -323,7 +328,7 @@ impl Timeline {
         }
     }
 
-    /// The lane has something that others may have to wait for.
+    /// Notes new work on the lane. Other lanes may have to wait for it.
     fn moved(&mut self, lane: Lane) {
         let state = &mut self.lanes[lane as usize];
         let context = &mut self.contexts[state.context as usize];
@@ -351,7 +356,8 @@ impl Timeline {
         }
     }
 
-    /// Lanes of destroyed streams can serve again once the host has seen all their work done.
+    /// Makes lanes of destroyed streams available again once the host has seen all their work
+    /// complete.
     fn reclaim(&mut self) {
         let (lanes, host, free) = (&self.lanes, &self.host, &mut self.free);
         self.retired.retain(|lane| {

@@ -11,7 +11,7 @@ use crate::state::{State, lock};
 
 pub use crate::vmm_api::PROCS;
 
-/// `CUmemLocationType` values.
+/// Values of `CUmemLocationType`.
 pub const DEVICE: u32 = 1;
 const HOST: u32 = 2;
 const HOST_NUMA: u32 = 3;
@@ -19,28 +19,28 @@ const HOST_NUMA: u32 = 3;
 /// A handle of physical memory.
 pub struct Handle {
     physical: u64,
-    /// How often it was given out.
+    /// Number of times that it was given out.
     count: u32,
 }
 
-/// Physical memory at an address.
+/// Mapping of physical memory at an address.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Bytes.
+    /// Size of the mapping in bytes.
     pub size: u64,
-    /// The handle it was mapped with.
+    /// Handle that it was mapped with.
     pub handle: u64,
     physical: u64,
-    /// What each device may do with it: 0 nothing, 1 read, 3 write too.
+    /// Access of each location: 0 none, 1 read, 3 read and write.
     pub access: BTreeMap<(u32, i32), u32>,
 }
 
-/// Everything of virtual memory management.
+/// State of virtual memory management.
 pub struct Vmm {
     reservations: BTreeMap<u64, u64>,
     handles: Handles<Handle>,
     mappings: BTreeMap<u64, Mapping>,
-    /// The memory behind the handles.
+    /// Physical memory behind the handles.
     pub store: Store,
 }
 
@@ -56,26 +56,26 @@ impl Default for Vmm {
 }
 
 impl Vmm {
-    /// The reservation that an address lies in, as base and size.
+    /// Returns the reservation that holds an address, as base and size.
     pub fn reservation(&self, address: u64) -> Option<(u64, u64)> {
         let (base, size) = self.reservations.range(..=address).next_back()?;
         (address < base + size).then_some((*base, *size))
     }
 
-    /// The mapping that an address lies in, with its base.
+    /// Returns the mapping that holds an address, with its base.
     pub fn mapping(&self, address: u64) -> Option<(u64, &Mapping)> {
         let (base, mapping) = self.mappings.range(..=address).next_back()?;
         (address < base + mapping.size).then_some((*base, mapping))
     }
 
-    /// Tells whether network cards may reach the memory that is mapped at an address.
+    /// True if network cards may reach the memory mapped at an address.
     pub fn is_rdma_capable(&self, address: u64) -> bool {
         let physical = self.mapping(address).map(|(_, mapping)| mapping.physical);
         let physical = physical.and_then(|physical| self.store.get(physical));
         physical.is_some_and(|physical| physical.prop.rdma != 0)
     }
 
-    /// What was asked for when a handle's memory was made.
+    /// Returns the properties that the memory of a handle was made with.
     pub fn prop(&self, handle: u64) -> Outcome<MemProp> {
         let handle = self.handles.get(handle).map_err(|_| INVALID_VALUE)?;
         self.store
@@ -84,7 +84,8 @@ impl Vmm {
             .ok_or(INVALID_VALUE)
     }
 
-    /// Bases of the mappings within a range, if it consists of whole mappings and holes.
+    /// Returns the bases of the mappings within a range; none if a mapping extends beyond the
+    /// range.
     fn whole(&self, range: &Range<u64>) -> Option<Vec<u64>> {
         if let Some((base, mapping)) = self.mapping(range.start)
             && (base < range.start || base + mapping.size > range.end)
@@ -109,7 +110,7 @@ fn is_page_multiple(value: u64) -> bool {
     value.is_multiple_of(PAGE)
 }
 
-/// Reserves addresses, at the wished place if that is free.
+/// Reserves addresses, at the wished place if it is free.
 pub fn reserve(size: u64, alignment: u64, wished: u64, flags: u64) -> Outcome<u64> {
     let mut state = lock()?;
     if size == 0
@@ -119,7 +120,7 @@ pub fn reserve(size: u64, alignment: u64, wished: u64, flags: u64) -> Outcome<u6
     {
         return Err(INVALID_VALUE);
     }
-    // More than an address space can hold.
+    // An address space cannot hold more.
     if size > 1 << 46 {
         return Err(OUT_OF_MEMORY);
     }
@@ -131,7 +132,7 @@ pub fn reserve(size: u64, alignment: u64, wished: u64, flags: u64) -> Outcome<u6
     Ok(base)
 }
 
-/// Gives a whole reservation back.
+/// Frees a whole reservation. Fails while anything is mapped in it.
 pub fn unreserve(base: u64, size: u64) -> Outcome {
     let mut state = lock()?;
     if state.vmm.reservations.get(&base) != Some(&size) {
@@ -145,7 +146,7 @@ pub fn unreserve(base: u64, size: u64) -> Outcome {
     Ok(())
 }
 
-/// Makes physical memory; its handle.
+/// Makes physical memory and returns its handle.
 pub fn create(size: u64, prop: MemProp, flags: u64) -> Outcome<u64> {
     let mut state = lock()?;
     if flags != 0 || size == 0 || !is_page_multiple(size) || prop.kind != 1 {
@@ -172,7 +173,7 @@ pub fn create(size: u64, prop: MemProp, flags: u64) -> Outcome<u64> {
     Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
 }
 
-/// One user less of physical memory: with the last one goes what was known of its bytes.
+/// Drops a user of physical memory. With the last one the history of its bytes is forgotten.
 pub fn drop_user(state: &mut State, physical: u64) {
     let Some(gone) = state.vmm.store.drop_user(physical) else {
         return;
@@ -183,7 +184,7 @@ pub fn drop_user(state: &mut State, physical: u64) {
     }
 }
 
-/// Gives a handle back once; the memory stays while it is mapped.
+/// Releases a handle once. The memory stays while it is mapped.
 pub fn release(handle: u64) -> Outcome {
     let mut state = lock()?;
     let found = state
@@ -199,7 +200,7 @@ pub fn release(handle: u64) -> Outcome {
     Ok(())
 }
 
-/// The handle of the memory mapped at an address, given out once more.
+/// Returns the handle of the memory mapped at an address, given out once more.
 pub fn retain(address: u64) -> Outcome<u64> {
     let mut state = lock()?;
     let (_, mapping) = state.vmm.mapping(address).ok_or(INVALID_VALUE)?;
@@ -208,12 +209,12 @@ pub fn retain(address: u64) -> Outcome<u64> {
         found.count += 1;
         return Ok(handle);
     }
-    // The program has given its handle back: a new one for the same memory.
+    // The program has released its handle: makes a new one for the same memory.
     state.vmm.store.keep(physical);
     Ok(state.vmm.handles.insert(Handle { physical, count: 1 }))
 }
 
-/// Puts a handle's memory at reserved addresses.
+/// Maps the memory of a handle at reserved addresses.
 pub fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Outcome {
     let mut state = lock()?;
     if flags != 0 || size == 0 || !is_page_multiple(address) {
@@ -262,7 +263,7 @@ pub fn map(address: u64, size: u64, offset: u64, handle: u64, flags: u64) -> Out
     Ok(())
 }
 
-/// Takes memory away from addresses. It does not wait: under unfinished work that is a finding.
+/// Unmaps memory. It does not wait: under unfinished work this is a finding.
 pub fn unmap(address: u64, size: u64) -> Outcome {
     let mut state = lock()?;
     if size == 0 || !is_page_multiple(address) || !is_page_multiple(size) {
@@ -282,7 +283,7 @@ pub fn unmap(address: u64, size: u64) -> Outcome {
     Ok(())
 }
 
-/// Says what a location may do with mapped memory.
+/// Sets the access of locations to mapped memory.
 pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcome {
     let mut state = lock()?;
     if size == 0 || !is_page_multiple(address) || !is_page_multiple(size) || wanted.is_empty() {
@@ -327,7 +328,8 @@ pub fn set_access(address: u64, size: u64, wanted: &[(u32, i32, u32)]) -> Outcom
     Ok(())
 }
 
-/// The access of a location to the memory at an address; 0 for memory that was not mapped by the program.
+/// Returns the access of a location to the memory at an address; 0 for memory that the program did
+/// not map.
 pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
     let state = lock()?;
     match state.vmm.mapping(address) {
@@ -336,11 +338,11 @@ pub fn access(kind: u32, id: i32, address: u64) -> Outcome<u64> {
     }
 }
 
-/// A descriptor of a handle's memory.
+/// Returns a descriptor of the memory of a handle.
 pub fn export(handle: u64, kind: u32, flags: u64) -> Outcome<i32> {
     let mut state = lock()?;
     let prop = state.vmm.prop(handle)?;
-    // Only file descriptors, where the memory was made for them.
+    // Only file descriptors are exported, and only if the memory was made for them.
     if flags != 0 || kind != 1 || prop.handles & 1 == 0 {
         return Err(INVALID_VALUE);
     }
@@ -355,7 +357,7 @@ pub fn export(handle: u64, kind: u32, flags: u64) -> Outcome<i32> {
     store.export(physical)
 }
 
-/// A handle of the memory behind a descriptor.
+/// Returns a new handle of the memory behind a descriptor.
 pub fn import(fd: i32, kind: u32) -> Outcome<u64> {
     let mut state = lock()?;
     if kind != 1 {

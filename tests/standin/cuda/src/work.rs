@@ -1,4 +1,4 @@
-//! Work for streams and graphs: what it touches, how long it takes, what it does.
+//! Work for streams and graphs: accesses, duration and effect.
 
 use crate::abi::{HostFn, UserData};
 use crate::capture;
@@ -9,109 +9,101 @@ use crate::model::Touch;
 use crate::oracle::What;
 use crate::state::{Guard, State, now};
 
-/// Whether an address may be host memory that the driver does not know.
+/// Kind of an address. It decides if the address may be host memory that the driver does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Device memory, or host memory that the device can reach.
     Device,
-    /// Host memory.
     Host,
-    /// Either: the address tells.
+    /// Either kind: the address decides it.
     Either,
 }
 
-/// One side of a copy. All in bytes.
+/// Source or destination of a copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Side {
-    /// Where.
     pub place: Place,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// From row to row.
+    /// Distance from row to row, in bytes.
     pub pitch: u64,
-    /// From slice to slice.
+    /// Distance from slice to slice, in bytes.
     pub slice: u64,
 }
 
-/// A copy.
+/// Copy of up to three dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// From.
     pub src: Side,
-    /// To.
     pub dst: Side,
-    /// Bytes of a row.
+    /// Size of each row, in bytes.
     pub width: u64,
-    /// Rows of a slice.
+    /// Number of rows of a slice.
     pub height: u64,
-    /// Slices.
+    /// Number of slices to copy.
     pub depth: u64,
-    /// Each side is reached in a context of its own, as cuMemcpyPeer does: no access between devices is needed, of
-    /// mappings and of pools' memory neither (measured on two H100).
+    /// True if each side is reached in a context of its own, as cuMemcpyPeer does. Such a copy
+    /// needs no access between devices, not even of mappings and of pools' memory (measured on two
+    /// H100).
     pub is_peer: bool,
 }
 
-/// A memset.
+/// Memset of rows of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// From row to row, in bytes.
+    /// Distance from row to row, in bytes.
     pub pitch: u64,
-    /// Bytes of an element: 1, 2 or 4.
+    /// Size of an element: 1, 2 or 4 bytes.
     pub element: u64,
-    /// Value of each element.
+    /// Value written to each element.
     pub value: u32,
-    /// Elements of a row.
+    /// Number of elements of a row.
     pub width: u64,
-    /// Rows.
+    /// Number of rows of the memset.
     pub height: u64,
 }
 
-/// A function that the host runs in a stream's order.
+/// Function that the host runs in a stream's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// The function.
     pub function: HostFn,
-    /// Its argument.
+    /// Argument of the function.
     pub data: UserData,
 }
 
 // SAFETY: the caller of the driver function promised that another thread may make the call.
 unsafe impl Send for Call {}
 
-/// One item of work.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// A kernel that takes `duration` nanoseconds and touches these bytes.
     Kernel {
-        /// What it touches, as far as known.
+        /// Bytes that it touches, as far as known.
         touches: Vec<Touch>,
-        /// Nanoseconds.
+        /// Duration in nanoseconds.
         duration: u64,
     },
-    /// A copy.
     Copy(Copy),
-    /// A memset.
     Fill(Fill),
-    /// A host function.
     Host(Call),
-    /// Nothing.
+    /// No work, for an order between items.
     Empty,
-    /// A graph within a graph.
+    /// Handle of a graph within a graph.
     Child(u64),
-    /// Records an event when it comes to it.
+    /// Records the event of this handle when the stream reaches it.
     Record(u64),
-    /// Waits for an event when it comes to it.
+    /// Waits for the event of this handle when the stream reaches it.
     Wait(u64),
-    /// An allocation within a graph or on a stream, of these bytes.
+    /// Allocates these bytes within a graph or on a stream.
     Alloc(std::ops::Range<u64>),
-    /// A free within a graph or on a stream, of these bytes.
+    /// Frees these bytes within a graph or on a stream.
     Free(std::ops::Range<u64>),
 }
 
 impl Copy {
-    /// A row of bytes.
+    /// Returns a copy of one row of bytes.
     pub fn line(dst: (Place, u64), src: (Place, u64), bytes: usize) -> Copy {
         let side = |(place, address)| Side {
             place,
@@ -196,7 +188,7 @@ impl Fill {
 }
 
 impl Work {
-    /// What kind of item it is.
+    /// Returns the kind of its item.
     pub fn what(&self) -> What {
         match self {
             Work::Kernel { .. } => What::Kernel,
@@ -209,7 +201,7 @@ impl Work {
         }
     }
 
-    /// How long it takes, in nanoseconds.
+    /// Returns its duration in nanoseconds.
     pub fn duration(&self) -> u64 {
         match self {
             Work::Kernel { duration, .. } => *duration,
@@ -219,7 +211,7 @@ impl Work {
         }
     }
 
-    /// The bytes it touches that the driver knows of.
+    /// Returns the bytes that it touches, as far as the driver knows of them.
     pub fn touches(&self, state: &State) -> Vec<Touch> {
         match self {
             Work::Kernel { touches, .. } => touches.clone(),
@@ -241,7 +233,7 @@ impl Work {
         }
     }
 
-    /// Does it: moves or sets the bytes.
+    /// Performs its effect: moves or sets the bytes.
     pub fn run(&self) {
         match self {
             Work::Copy(copy) => copy.run(),
@@ -255,11 +247,13 @@ impl Work {
     }
 }
 
-/// No program has memory below this address.
+/// Address below which no program has memory.
 const LOWEST: u64 = 4096;
 
-/// A use of memory that the device has no access to. Copies reach other devices' memory without, but no mapping and no
-/// memory of a device's pool that was given none (measured on two H100).
+/// Returns a finding for a use of memory that the device has no access to.
+///
+/// Copies reach other devices' memory without access. Exceptions are mappings and memory of a
+/// device's pool (measured on two H100).
 fn stranger(state: &State, user: u64, touch: &Touch, work: &Work) -> Option<String> {
     let is_minded = |found: &Allocation| match work {
         Work::Kernel { .. } => true,
@@ -282,7 +276,7 @@ fn stranger(state: &State, user: u64, touch: &Touch, work: &Work) -> Option<Stri
     None
 }
 
-/// Drops and reports what touches no memory. Kernels just read on; other work is refused.
+/// Removes and reports touches of no memory. Kernels run in spite of them; other work is refused.
 fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     let mut touches = work.touches(state);
     let mut wrong = Vec::new();
@@ -310,7 +304,7 @@ fn check(state: &mut State, user: u64, work: &Work) -> Outcome<Vec<Touch>> {
     }
 }
 
-/// Puts work on a stream, or into the graph that the stream captures.
+/// Submits work to a stream, or adds it to the graph that the stream captures.
 pub fn submit(state: &mut Guard, stream: u64, work: Work) -> Outcome {
     if capture::is_in_capture(state, stream)? {
         return capture::append(state, stream, work);
@@ -319,7 +313,7 @@ pub fn submit(state: &mut Guard, stream: u64, work: Work) -> Outcome {
     execute(state, stream, &work)
 }
 
-/// Puts work on a stream, captures aside.
+/// Submits work to a stream, without regard to captures.
 pub fn execute(state: &mut Guard, stream: u64, work: &Work) -> Outcome {
     let found = state.streams.get(stream)?;
     let (lane, user) = (found.lane, found.context);
@@ -351,8 +345,8 @@ pub fn execute(state: &mut Guard, stream: u64, work: &Work) -> Outcome {
         .submit(lane, work.what(), &touches, work.duration(), now());
     if work.has_effect() {
         let gates: Vec<_> = state.model.finish(lane).closed_gates().cloned().collect();
-        // Done at once: later than this may not differ, as all work that depends on it was ordered after it. Only what
-        // a host function has to do first must come first.
+        // Runs the effect at once. A later run gives the same result, since all work that depends
+        // on it is ordered after it. Only the effect of a pending host function must come first.
         match gates.is_empty() {
             true => work.run(),
             false => crate::hostfn::defer(state, gates, work.clone()),

@@ -1,14 +1,17 @@
-//! The stand-in does what the real driver was seen to do: one C program prints what it observes, its
-//! output on a real one is recorded in `tests/conformance/recorded.txt`, and here it runs on the stand-in.
-//! Every difference is listed with its reason in `tests/conformance/exceptions.txt`. With the library
-//! preloaded the program sees the same, except for what `tests/conformance/preloaded.txt` lists.
+//! Conformance: the stand-in behaves as the real driver was observed to.
+//!
+//! A C program prints its observations. Its output on a real driver is recorded in
+//! `tests/conformance/recorded.txt`; here it runs on the stand-in.
+//! `tests/conformance/exceptions.txt` lists every difference with its reason. With the library
+//! preloaded the program sees the same, except for the differences in
+//! `tests/conformance/preloaded.txt`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Observations by topic; a topic that comes several times has several values.
+/// Observations by topic. A topic that occurs several times has several values.
 type Observations = BTreeMap<String, Vec<String>>;
 
 fn conformance() -> PathBuf {
@@ -29,7 +32,7 @@ fn read(text: &str) -> Observations {
     all
 }
 
-/// The stand-in that was built along with this test.
+/// Returns the path of the stand-in that was built with this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("the test knows its own path");
     let built = test
@@ -40,13 +43,13 @@ fn library() -> PathBuf {
     built
 }
 
-/// Builds the program, once.
+/// Builds the program once and returns its path.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let room = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance");
         std::fs::create_dir_all(&room).expect("a directory for the program");
-        // Tests may be processes of their own: each builds under a name of its own.
+        // Tests may run in several processes: each builds under a name of its own.
         let own = |name: &str| room.join(format!("{name}.{}", std::process::id()));
         let (program, link) = (own("conformance"), own("libcuda"));
         std::os::unix::fs::symlink(library(), &link).expect("a link to the driver");
@@ -72,7 +75,7 @@ fn observe(policy: Option<&str>) -> Observations {
     let mut command = Command::new(program());
     command
         .env("LD_LIBRARY_PATH", room)
-        // As much as the device of the recording has.
+        // The device of the recording has as much.
         .env("STANDIN_MEMORY", "80G");
     if let Some(policy) = policy {
         let built = library();
@@ -97,7 +100,7 @@ fn observe(policy: Option<&str>) -> Observations {
     read(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// One line of a file of exceptions: `topic: reason`, where a `*` stands for anything.
+/// Line of a file of exceptions: `topic: reason`. A `*` in the topic stands for any text.
 struct Exception {
     topic: String,
     place: String,
@@ -117,8 +120,8 @@ impl Exception {
     }
 }
 
-/// The exceptions of a file. `of`: the policy that a line must name, if each names some.
-/// `POLICY?` names a difference that depends on the moment.
+/// Returns the exceptions of a file. `of` is the policy that a line must name, if lines name
+/// policies. `POLICY?` names a difference that depends on timing.
 fn exceptions(file: &str, of: Option<&str>) -> Vec<Exception> {
     let text = std::fs::read_to_string(conformance().join(file)).expect("a file of exceptions");
     let mut all = Vec::new();
@@ -141,7 +144,7 @@ fn exceptions(file: &str, of: Option<&str>) -> Vec<Exception> {
     all
 }
 
-/// Compares what was observed with the recording.
+/// Compares observations with the recording.
 fn compare(ours: &Observations, always: Vec<Exception>, must_apply: Vec<Exception>) {
     let recorded =
         std::fs::read_to_string(conformance().join("recorded.txt")).expect("the recording");

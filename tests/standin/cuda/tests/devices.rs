@@ -1,4 +1,4 @@
-//! Two devices. In a process of its own, as the number of devices is read once.
+//! Test of two devices. It runs in a process of its own, since the number of devices is read once.
 
 extern crate cuda;
 
@@ -57,7 +57,7 @@ fn each_device_has_its_memory_and_peers_need_leave() {
     assert_eq!(use_far(), 0);
     assert_eq!(standin_findings(), 2, "access withdrawn");
 
-    // Freeing waits for the owner's work only: the other device may still be at it.
+    // Freeing waits for the owner's work only: the other device may still use the memory.
     assert_eq!(cuMemFree_v2(far), 0);
     assert_eq!(standin_findings(), 3, "freed under another device's work");
 

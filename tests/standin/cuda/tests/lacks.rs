@@ -1,5 +1,5 @@
-//! Devices without virtual memory management and pools. In a process of its own, as the environment
-//! is read once.
+//! Test of devices without virtual memory management and pools. It runs in a process of its own,
+//! since the environment is read once.
 
 extern crate cuda;
 
@@ -49,7 +49,7 @@ fn what_devices_lack_they_say_and_refuse() {
         cuMemFreeAsync_ptsz(0, 0),
     ];
     assert_eq!(refused, [NOT_SUPPORTED; 6]);
-    // The functions are there, and what is older works.
+    // The functions exist, and older functions work.
     let mut status = 9;
     let name = c"cuMemCreate".as_ptr();
     assert_eq!(
@@ -58,7 +58,7 @@ fn what_devices_lack_they_say_and_refuse() {
     );
     assert_eq!((address, status), (cuMemCreate as *const () as usize, 0));
     assert_eq!(cuMemAlloc_v2(&mut made, 512), 0);
-    // Allocations of graphs are of the pools' making: 512 bytes on device 0.
+    // Allocation nodes need pools as well: 512 bytes on device 0.
     let (mut graph, mut params) = (0, [0; 15]);
     (params[0], params[1], params[13]) = (1, 1, 512);
     assert_eq!(cuGraphCreate(&mut graph, 0), 0);

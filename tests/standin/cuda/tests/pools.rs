@@ -1,4 +1,4 @@
-//! Stream-ordered pools through the C interface, and what the oracle finds when they are misused.
+//! Tests of stream-ordered pools through the C interface, and of findings for their misuse.
 
 extern crate cuda;
 
@@ -54,7 +54,7 @@ struct Range {
     writes: u32,
 }
 
-/// `CUmemPoolProps` of a pool on device 0.
+/// Properties of a pool on device 0 (`CUmemPoolProps`).
 #[repr(C)]
 struct PoolProps {
     kind: u32,
@@ -66,11 +66,11 @@ struct PoolProps {
 }
 
 const MIB: usize = 1 << 20;
-/// Nanoseconds: longer than any test takes to look.
+/// Duration in nanoseconds that is longer than any check of a test.
 const LONG: u64 = 300_000_000;
 const NON_BLOCKING: u32 = 1;
 
-/// One test at a time, in a context of its own that is gone afterwards.
+/// Turn of one test, in a context of its own that is destroyed afterwards.
 struct Turn {
     context: u64,
     _turn: MutexGuard<'static, ()>,
@@ -122,7 +122,7 @@ fn available() -> usize {
     free
 }
 
-/// How many findings a body gives.
+/// Returns the number of findings that a body causes.
 fn findings(body: impl FnOnce()) -> u64 {
     let before = standin_findings();
     body();
@@ -168,12 +168,12 @@ fn a_block_used_on_a_stream_that_nothing_orders_is_a_race() {
     let _turn = Turn::take();
     let (one, other) = (stream(), stream());
     let block = make(|address| cuMemAllocAsync(address, MIB, one));
-    // Used elsewhere before the allocation is known to have happened there.
+    // Used on another stream before the allocation is ordered there.
     assert_eq!(findings(|| kernel(other, LONG, block, 4096)), 1);
     // Freed while the other stream still uses it.
     assert_eq!(findings(|| assert_eq!(cuMemFreeAsync(block, one), 0)), 1);
     cuCtxSynchronize();
-    // With events there and back it is fine.
+    // With events in both directions there is no race.
     let (there, back) = (
         make(|event| cuEventCreate(event, 2)),
         make(|event| cuEventCreate(event, 2)),

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use crate::driver::{Handle, INVALID_VALUE, SUCCESS};
 use crate::memory::Extent;
 
-/// `CUDA_ARRAY_DESCRIPTOR`.
+/// Description of an array (`CUDA_ARRAY_DESCRIPTOR`).
 #[repr(C)]
 pub struct Descriptor {
     width: usize,
@@ -14,7 +14,7 @@ pub struct Descriptor {
     channels: c_uint,
 }
 
-/// `CUDA_ARRAY3D_DESCRIPTOR`.
+/// Description of an array (`CUDA_ARRAY3D_DESCRIPTOR`).
 #[repr(C)]
 pub struct Descriptor3D {
     width: usize,
@@ -25,7 +25,8 @@ pub struct Descriptor3D {
     flags: c_uint,
 }
 
-/// `cudaChannelFormatDesc`: bits of each channel, and 0 signed, 1 unsigned, 2 float.
+/// Format of an element (`cudaChannelFormatDesc`): bits of each channel, and 0 signed, 1 unsigned,
+/// 2 float.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Channels {
@@ -34,7 +35,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// `CUarray_format` and number of channels; `None` for what no array has.
+    /// Returns `CUarray_format` and number of channels; `None` for a format that no array has.
     fn format(&self) -> Option<(c_int, c_uint)> {
         let channels = self.bits.iter().filter(|bits| **bits != 0).count() as c_uint;
         let format = match (self.kind, self.bits[0]) {
@@ -69,7 +70,7 @@ impl Channels {
     }
 }
 
-/// Reads the caller's format.
+/// Makes a descriptor from the caller's format.
 ///
 /// # Safety
 /// `channels` is null or valid for a read.
@@ -83,7 +84,7 @@ unsafe fn descriptor(
 }
 
 entries! {
-    /// An array of one or two dimensions.
+    /// Makes an array of one or two dimensions.
     fn cudaMallocArray(array: *mut Handle, channels: *const Channels, width: usize, height: usize, flags: c_uint) |driver| {
         // SAFETY: the caller's pointer.
         match unsafe { descriptor(channels, Extent { width, height, depth: 0 }, flags) } {
@@ -95,7 +96,7 @@ entries! {
         }
     }
 
-    /// An array of up to three dimensions.
+    /// Makes an array of up to three dimensions.
     fn cudaMalloc3DArray(array: *mut Handle, channels: *const Channels, extent: Extent, flags: c_uint) |driver| {
         // SAFETY: the caller's pointer.
         match unsafe { descriptor(channels, extent, flags) } {
@@ -104,12 +105,12 @@ entries! {
         }
     }
 
-    /// Gives an array back; null is fine.
+    /// Destroys an array; null is allowed.
     fn cudaFreeArray(array: Handle) |driver| {
         if array.is_null() { SUCCESS } else { forward!(driver.cuArrayDestroy(array)) }
     }
 
-    /// A mipmapped array.
+    /// Makes a mipmapped array.
     fn cudaMallocMipmappedArray(array: *mut Handle, channels: *const Channels, extent: Extent, levels: c_uint, flags: c_uint) |driver| {
         // SAFETY: the caller's pointer.
         match unsafe { descriptor(channels, extent, flags) } {
@@ -118,18 +119,18 @@ entries! {
         }
     }
 
-    /// Gives a mipmapped array back; null is fine.
+    /// Destroys a mipmapped array; null is allowed.
     fn cudaFreeMipmappedArray(array: Handle) |driver| {
         if array.is_null() { SUCCESS } else { forward!(driver.cuMipmappedArrayDestroy(array)) }
     }
 
-    /// One level of a mipmapped array.
+    /// Returns one level of a mipmapped array.
     fn cudaGetMipmappedArrayLevel(level: *mut Handle, array: Handle, which: c_uint) |driver| {
         forward!(driver.cuMipmappedArrayGetLevel(level, array, which))
     }
 }
 
-/// A format from the bits of its channels.
+/// Makes a format from the bits of its channels.
 #[unsafe(no_mangle)]
 extern "C" fn cudaCreateChannelDesc(
     x: c_int,

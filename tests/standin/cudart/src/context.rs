@@ -1,4 +1,4 @@
-//! Which device a thread uses, and its primary context made current in time.
+//! Choice of a thread's device, whose primary context is made current before it is needed.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -10,11 +10,13 @@ use crate::version::lazy;
 
 thread_local! {
     static DEVICE: Cell<c_int> = const { Cell::new(0) };
-    /// `cudaSetDevice` was called and its context is not current yet: runtimes before CUDA 12.
+    /// True if `cudaSetDevice` was called and its context is not current yet: runtimes before CUDA
+    /// 12.
     static OWED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A primary context that this runtime has retained at least once. A reset keeps its handle but ends the retain.
+/// Primary context that this runtime has retained at least once. A reset keeps its handle but ends
+/// the retain.
 struct Primary {
     device: c_int,
     context: usize,
@@ -28,7 +30,7 @@ fn primaries() -> MutexGuard<'static, Vec<Primary>> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The primary context of a device, retained once for the process.
+/// Returns the primary context of a device, retained once for the process.
 pub fn primary(driver: &Driver, device: c_int) -> Result<Handle, Code> {
     let mut all = primaries();
     if let Some(known) = all
@@ -38,7 +40,7 @@ pub fn primary(driver: &Driver, device: c_int) -> Result<Handle, Code> {
         return Ok(known.context as Handle);
     }
     let mut context = null_mut();
-    // SAFETY: the result is ours.
+    // SAFETY: the result is a local of this function.
     match unsafe { driver.cuDevicePrimaryCtxRetain(&mut context, device) } {
         SUCCESS => {
             all.retain(|known| known.device != device);
@@ -53,7 +55,7 @@ pub fn primary(driver: &Driver, device: c_int) -> Result<Handle, Code> {
     }
 }
 
-/// The device was reset: its primary context must be retained anew.
+/// Notes that the device was reset: its primary context must be retained anew.
 pub fn forget(device: c_int) {
     for known in primaries()
         .iter_mut()
@@ -74,14 +76,15 @@ fn make_current(driver: &Driver, device: c_int) -> Result<(), Code> {
 
 fn current(driver: &Driver) -> Result<Handle, Code> {
     let mut context = null_mut();
-    // SAFETY: the result is ours.
+    // SAFETY: the result is a local of this function.
     match unsafe { driver.cuCtxGetCurrent(&mut context) } {
         SUCCESS => Ok(context),
         code => Err(code),
     }
 }
 
-/// Has a context current: the thread's own, or else the primary context of its device.
+/// Makes a context current, if there is none: the primary context of the thread's device. Replaces
+/// a current primary context that was reset.
 pub fn ensure(driver: &Driver) -> Result<(), Code> {
     let now = current(driver)? as usize;
     if OWED.get() || now == 0 {
@@ -89,7 +92,7 @@ pub fn ensure(driver: &Driver) -> Result<(), Code> {
         OWED.set(false);
         return Ok(());
     }
-    // A primary context that was reset is still current but dead.
+    // A primary context that was reset is still current but unusable.
     let reset = primaries()
         .iter()
         .find(|known| known.context == now && !known.retained)
@@ -100,14 +103,14 @@ pub fn ensure(driver: &Driver) -> Result<(), Code> {
     }
 }
 
-/// The thread's device: that of its current context, or else the one it has chosen.
+/// Returns the thread's device: its current context's, or else the one it has chosen.
 pub fn device(driver: &Driver) -> Result<c_int, Code> {
     let context = current(driver)?;
     if OWED.get() || context.is_null() {
         return Ok(DEVICE.get());
     }
     let mut device = 0;
-    // SAFETY: the result is ours and the context is the current one.
+    // SAFETY: the result is a local of this function and the context is the current one.
     match unsafe { driver.cuCtxGetDevice(&mut device, context) } {
         SUCCESS => Ok(device),
         code => Err(code),
@@ -123,7 +126,7 @@ pub fn synchronize(driver: &Driver) -> Code {
     }
 }
 
-/// Chooses the thread's device. From CUDA 12 on its primary context becomes current at once.
+/// Sets the thread's device. From CUDA 12 on its primary context becomes current at once.
 pub fn choose(driver: &Driver, device: c_int) -> Code {
     if lazy() {
         OWED.set(true);
@@ -134,7 +137,7 @@ pub fn choose(driver: &Driver, device: c_int) -> Code {
     SUCCESS
 }
 
-/// Runs a call that needs a context.
+/// Runs a call that needs a current context.
 pub fn with(door: Door, body: impl FnOnce(&'static Driver) -> Code) -> Code {
     match driver(door).and_then(|driver| ensure(driver).map(|()| driver)) {
         Ok(driver) => body(driver),

@@ -1,4 +1,4 @@
-//! Copies and sets.
+//! Copies and memsets of one and two dimensions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use crate::driver::{Code, Driver, Handle, SUCCESS};
 /// `cudaErrorInvalidMemcpyDirection`.
 const INVALID_DIRECTION: Code = 21;
 
-/// `CUDA_MEMCPY2D`.
+/// Copy of rows (`CUDA_MEMCPY2D`).
 #[repr(C)]
 pub struct Copy2D {
     from: Side,
@@ -31,7 +31,8 @@ struct Side {
 }
 
 impl Side {
-    /// Linear memory; the driver tells host from device by the address (`CU_MEMORYTYPE_UNIFIED`).
+    /// Returns a side in linear memory. The address decides between host and device
+    /// (`CU_MEMORYTYPE_UNIFIED`).
     fn linear(pointer: u64, pitch: usize) -> Side {
         Side {
             x: 0,
@@ -44,7 +45,7 @@ impl Side {
         }
     }
 
-    /// An array, from this place in it (`CU_MEMORYTYPE_ARRAY`).
+    /// Returns a side in an array, from byte `x` of row `y` on (`CU_MEMORYTYPE_ARRAY`).
     fn array(array: Handle, x: usize, y: usize) -> Side {
         Side {
             x,
@@ -58,7 +59,10 @@ impl Side {
     }
 }
 
-/// A copy in the direction that the caller names: 0 to 3 are host and device, 4 is told by the addresses.
+/// Copies in the direction that the caller names.
+///
+/// - 1 to 3: host to device, device to host, device to device.
+/// - 0 and 4: the addresses decide the direction.
 fn copy(driver: &Driver, to: u64, from: u64, bytes: usize, kind: c_int) -> Code {
     match kind {
         _ if bytes == 0 => SUCCESS,
@@ -89,7 +93,7 @@ fn peers(driver: &Driver, one: c_int, other: c_int) -> Result<(Handle, Handle), 
 }
 
 entries! {
-    /// Copies bytes and waits.
+    /// Copies bytes on the default stream and waits.
     fn cudaMemcpy | cudaMemcpy_ptds(to: u64, from: u64, bytes: usize, kind: c_int) |driver| { copy(driver, to, from, bytes, kind) }
 
     /// Copies bytes on a stream.
@@ -97,7 +101,7 @@ entries! {
         copy_on(driver, to, from, bytes, kind, stream)
     }
 
-    /// Copies rows and waits.
+    /// Copies rows on the default stream and waits.
     fn cudaMemcpy2D | cudaMemcpy2D_ptds(to: u64, to_pitch: usize, from: u64, from_pitch: usize, width: usize, height: usize, _kind: c_int) |driver| {
         forward!(driver.cuMemcpy2D(&Copy2D { from: Side::linear(from, from_pitch), to: Side::linear(to, to_pitch), width, height }))
     }
@@ -133,22 +137,22 @@ entries! {
         }
     }
 
-    /// Sets bytes.
+    /// Sets bytes on the default stream.
     fn cudaMemset | cudaMemset_ptds(pointer: u64, value: c_int, bytes: usize) |driver| {
         if bytes == 0 { SUCCESS } else { forward!(driver.cuMemsetD8(pointer, value as u8, bytes)) }
     }
 
-    /// Sets bytes on a stream.
+    /// Sets bytes, in the order of a stream.
     fn cudaMemsetAsync | cudaMemsetAsync_ptsz(pointer: u64, value: c_int, bytes: usize, stream: Handle) |driver| {
         if bytes == 0 { SUCCESS } else { forward!(driver.cuMemsetD8Async(pointer, value as u8, bytes, stream)) }
     }
 
-    /// Sets rows.
+    /// Sets rows of bytes on the default stream.
     fn cudaMemset2D | cudaMemset2D_ptds(pointer: u64, pitch: usize, value: c_int, width: usize, height: usize) |driver| {
         forward!(driver.cuMemsetD2D8(pointer, pitch, value as u8, width, height))
     }
 
-    /// Sets rows on a stream.
+    /// Sets rows of bytes on a stream.
     fn cudaMemset2DAsync | cudaMemset2DAsync_ptsz(pointer: u64, pitch: usize, value: c_int, width: usize, height: usize, stream: Handle) |driver| {
         forward!(driver.cuMemsetD2D8Async(pointer, pitch, value as u8, width, height, stream))
     }

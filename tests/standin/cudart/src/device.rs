@@ -7,10 +7,10 @@ use crate::driver::{Code, Door, INVALID_DEVICE, INVALID_VALUE, SUCCESS, loaded};
 use crate::version::version;
 
 entries! {
-    /// Number of devices; with none, error 100.
+    /// Returns the number of devices; error 100 if there are none.
     fn cudaGetDeviceCount(count: *mut c_int) [driver] { forward!(driver.cuDeviceGetCount(count)) }
 
-    /// The thread's device.
+    /// Returns the thread's device.
     fn cudaGetDevice(device: *mut c_int) [driver] {
         match context::device(driver) {
             Ok(_) if device.is_null() => INVALID_VALUE,
@@ -23,7 +23,7 @@ entries! {
         }
     }
 
-    /// Chooses the thread's device.
+    /// Sets the thread's device.
     fn cudaSetDevice(device: c_int) [driver] {
         let mut count = 0;
         match forward!(driver.cuDeviceGetCount(&mut count)) {
@@ -33,7 +33,7 @@ entries! {
         }
     }
 
-    /// Has the device's context made, and current.
+    /// Retains the primary context of a device.
     fn cudaInitDevice(device: c_int, _device_flags: c_uint, _flags: c_uint) [driver] {
         match context::primary(driver, device) {
             Ok(_) => SUCCESS,
@@ -44,7 +44,7 @@ entries! {
     /// Waits for all work of the context.
     fn cudaDeviceSynchronize() |driver| { context::synchronize(driver) }
 
-    /// Destroys all that the process holds on the thread's device.
+    /// Destroys everything that the process holds on the thread's device.
     fn cudaDeviceReset() [driver] {
         match context::device(driver) {
             Ok(device) => {
@@ -55,7 +55,7 @@ entries! {
         }
     }
 
-    /// Flags for the primary context of the thread's device.
+    /// Sets the flags of the primary context of the thread's device.
     fn cudaSetDeviceFlags(flags: c_uint) [driver] {
         match context::device(driver) {
             Ok(device) => forward!(driver.cuDevicePrimaryCtxSetFlags(device, flags)),
@@ -63,7 +63,7 @@ entries! {
         }
     }
 
-    /// Flags of the primary context of the thread's device.
+    /// Returns the flags of the primary context of the thread's device.
     fn cudaGetDeviceFlags(flags: *mut c_uint) [driver] {
         let mut active = 0;
         match context::device(driver) {
@@ -72,37 +72,37 @@ entries! {
         }
     }
 
-    /// An attribute; the numbers are the driver's.
+    /// Returns an attribute of a device; the numbers are the driver's.
     fn cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) [driver] {
         forward!(driver.cuDeviceGetAttribute(value, attribute, device))
     }
 
-    /// PCI address as text.
+    /// Writes the PCI address of a device.
     fn cudaDeviceGetPCIBusId(id: *mut c_char, length: c_int, device: c_int) [driver] {
         forward!(driver.cuDeviceGetPCIBusId(id, length, device))
     }
 
-    /// Device by PCI address.
+    /// Returns a device by its PCI address.
     fn cudaDeviceGetByPCIBusId(device: *mut c_int, id: *const c_char) [driver] {
         forward!(driver.cuDeviceGetByPCIBusId(device, id))
     }
 
-    /// Lowest and highest stream priority.
+    /// Returns lowest and highest stream priority.
     fn cudaDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) |driver| {
         forward!(driver.cuCtxGetStreamPriorityRange(least, greatest))
     }
 
-    /// A limit of the context.
+    /// Returns a limit of the context.
     fn cudaDeviceGetLimit(value: *mut usize, limit: c_int) |driver| { forward!(driver.cuCtxGetLimit(value, limit)) }
 
     /// Sets a limit of the context.
     fn cudaDeviceSetLimit(limit: c_int, value: usize) |driver| { forward!(driver.cuCtxSetLimit(limit, value)) }
 
-    /// Free and total bytes of the device.
+    /// Returns free and total bytes of the device.
     fn cudaMemGetInfo(free: *mut usize, total: *mut usize) |driver| { forward!(driver.cuMemGetInfo(free, total)) }
 }
 
-/// The driver's version; 0 where there is no driver.
+/// Returns the driver's version. Without a driver it fails.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> Code {
     crate::error::finish(context::without(Door::Legacy, |driver| {
@@ -110,7 +110,7 @@ unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> Code {
     }))
 }
 
-/// The runtime's version.
+/// Returns the runtime's version.
 ///
 /// # Safety
 /// `result` is null or valid for a write.
@@ -124,7 +124,7 @@ unsafe extern "C" fn cudaRuntimeGetVersion(result: *mut c_int) -> Code {
     SUCCESS
 }
 
-/// How `cudaGetDriverEntryPoint` answers, from the driver's code and status.
+/// Answers `cudaGetDriverEntryPoint` from the driver's code and status.
 fn entry_point(
     name: *const c_char,
     found: *mut *mut c_void,
@@ -137,21 +137,21 @@ fn entry_point(
         Err(code) => return code,
     };
     let mut answer = 0;
-    // SAFETY: the caller's name and pointer; the status is ours.
+    // SAFETY: the caller's name and pointer; the status is a local of this function.
     let code = unsafe { loaded.lookup.ask(name, found, asked, flags, &mut answer) };
     if status.is_null() {
         return code;
     }
     // SAFETY: checked above; otherwise the caller's promise.
     unsafe { *status = answer };
-    // With a status to tell it, an unknown name is no error.
+    // With a status for the answer, an unknown name is no error.
     if answer != 0 { SUCCESS } else { code }
 }
 
-/// A function of the driver, at this runtime's version.
+/// Looks up a function of the driver, at this runtime's version.
 ///
 /// # Safety
-/// As the CUDA runtime's function of the same name asks.
+/// The caller meets the requirements of the CUDA runtime's function of the same name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaGetDriverEntryPoint(
     name: *const c_char,
@@ -162,10 +162,10 @@ unsafe extern "C" fn cudaGetDriverEntryPoint(
     crate::error::finish(entry_point(name, found, version(), flags, status))
 }
 
-/// A function of the driver, at the version asked for.
+/// Looks up a function of the driver, at the version asked for.
 ///
 /// # Safety
-/// As the CUDA runtime's function of the same name asks.
+/// The caller meets the requirements of the CUDA runtime's function of the same name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
     name: *const c_char,

@@ -1,4 +1,4 @@
-//! The driver's functions, as this runtime has fetched them.
+//! Functions of the driver, as this runtime has fetched them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -7,22 +7,22 @@ use std::sync::OnceLock;
 
 use crate::version::version;
 
-/// A `cudaError_t`, which is also a `CUresult`.
+/// Result of a call: a `cudaError_t`, which is also a `CUresult`.
 pub type Code = c_int;
-/// A stream, event, array, graph, pool or context.
+/// Handle of a stream, event, array, graph, pool or context.
 pub type Handle = *mut c_void;
-/// A function for `cuLaunchHostFunc`.
+/// Callback for `cuLaunchHostFunc`.
 pub type HostFunction = unsafe extern "C" fn(*mut c_void);
 
 pub const SUCCESS: Code = 0;
 pub const INVALID_VALUE: Code = 1;
-/// The driver is missing or older than the runtime.
+/// Code for a driver that is missing or older than the runtime.
 pub const INSUFFICIENT_DRIVER: Code = 35;
-/// The driver lacks the one function that the call needs.
+/// Code for a driver without the one function that the call needs.
 pub const CALL_REQUIRES_NEWER_DRIVER: Code = 36;
 pub const INVALID_DEVICE: Code = 101;
 
-/// Which default stream the caller means by stream 0.
+/// Default stream that the caller means by stream 0.
 #[derive(Clone, Copy)]
 pub enum Door {
     Legacy,
@@ -31,7 +31,8 @@ pub enum Door {
 
 macro_rules! functions {
     ($($name:ident($($arg:ident: $type:ty),*);)*) => {
-        /// The driver's functions for one kind of default stream; `None` where the driver has none.
+        /// Functions of the driver for one kind of default stream; `None` for a function that it
+        /// lacks.
         #[allow(non_snake_case)]
         pub struct Driver {
             $($name: Option<unsafe extern "C" fn($($type),*) -> Code>,)*
@@ -43,16 +44,18 @@ macro_rules! functions {
                 Driver {
                     $($name: {
                         let address = lookup.find(concat!(stringify!($name), "\0"), flags);
-                        // SAFETY: null becomes None; anything else is the driver's function of that name
-                        // at this runtime's version, whose C prototype the table repeats.
+                        // SAFETY: null becomes None. Anything else is the driver's function of this
+                        // name at this runtime's version. The table repeats its C prototype.
                         unsafe { transmute::<*mut c_void, Option<unsafe extern "C" fn($($type),*) -> Code>>(address) }
                     },)*
                 }
             }
 
             $(
+                /// Calls the driver's function of this name.
+                ///
                 /// # Safety
-                /// As the driver's function of the same name asks.
+                /// The caller meets the requirements of the driver's function of the same name.
                 pub unsafe fn $name(&self, $($arg: $type),*) -> Code {
                     match self.$name {
                         // SAFETY: the caller keeps the driver's rules.
@@ -65,7 +68,8 @@ macro_rules! functions {
     };
 }
 
-// `cuCtxGetDevice` and `cuCtxSynchronize` take a context from CUDA 13 on; before, the argument is not looked at.
+// `cuCtxGetDevice` and `cuCtxSynchronize` take a context from CUDA 13 on. Older drivers ignore the
+// argument.
 functions! {
     cuInit(flags: c_uint);
     cuDriverGetVersion(version: *mut c_int);
@@ -220,7 +224,7 @@ impl Lookup {
         (!v1.is_null()).then(|| Lookup::V1(unsafe { transmute::<*mut c_void, GetV1>(v1) }))
     }
 
-    /// The driver's own answer for any name, version and flags.
+    /// Asks the driver for a function by name, version and flags.
     ///
     /// # Safety
     /// `name` ends in a nul; the pointers are null or valid for a write.
@@ -249,7 +253,7 @@ impl Lookup {
     fn find(&self, name: &'static str, flags: u64) -> *mut c_void {
         let mut found = null_mut();
         let mut status = 0;
-        // SAFETY: the table's names end in a nul and both results are ours.
+        // SAFETY: the table's names end in a nul and both results are locals of this function.
         let code = unsafe {
             self.ask(
                 name.as_ptr().cast(),
@@ -263,7 +267,7 @@ impl Lookup {
     }
 }
 
-/// What is fetched once: the search function and both tables.
+/// Driver functions fetched once: the search function and both tables.
 pub struct Loaded {
     pub lookup: Lookup,
     legacy: Driver,
@@ -272,7 +276,7 @@ pub struct Loaded {
 
 fn load() -> Result<Loaded, Code> {
     let lookup = Lookup::open().ok_or(INSUFFICIENT_DRIVER)?;
-    // `cuGetProcAddress` is asked for through itself, as the real runtime does.
+    // `cuGetProcAddress` is looked up through itself, as the real runtime does.
     let again = lookup.find("cuGetProcAddress\0", 0);
     let lookup = match &lookup {
         Lookup::V2(_) if !again.is_null() => {
@@ -285,7 +289,7 @@ fn load() -> Result<Loaded, Code> {
     let legacy = Driver::fetch(&lookup, 0);
     let per_thread = Driver::fetch(&lookup, 2);
     let mut driver_version = 0;
-    // SAFETY: the result is ours.
+    // SAFETY: the result is a local of this function.
     let code = unsafe { legacy.cuDriverGetVersion(&mut driver_version) };
     if code != SUCCESS || driver_version / 1000 < version() / 1000 {
         return Err(INSUFFICIENT_DRIVER);
@@ -301,13 +305,13 @@ fn load() -> Result<Loaded, Code> {
     }
 }
 
-/// Loads and initialises the driver at the first call; its failure is remembered.
+/// Loads and initialises the driver at the first call. A failure is remembered.
 pub fn loaded() -> Result<&'static Loaded, Code> {
     static LOADED: OnceLock<Result<Loaded, Code>> = OnceLock::new();
     LOADED.get_or_init(load).as_ref().map_err(|code| *code)
 }
 
-/// The driver behind this door.
+/// Returns the driver's functions for this default stream.
 pub fn driver(door: Door) -> Result<&'static Driver, Code> {
     let loaded = loaded()?;
     Ok(match door {

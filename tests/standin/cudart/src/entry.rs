@@ -1,4 +1,5 @@
-//! How an exported function is written: its body gives a code, which becomes the thread's last error.
+//! Definition of an exported function. Its body returns a code, which becomes the thread's last
+//! error.
 
 /// Defines exported functions:
 ///
@@ -31,7 +32,7 @@ macro_rules! entries {
         $(#[$doc])*
         ///
         /// # Safety
-        /// As the CUDA runtime's function of the same name asks.
+        /// The caller meets the requirements of the CUDA runtime's function of the same name.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, clippy::too_many_arguments)]
         unsafe extern "C" fn $name($($arg: $type),*) -> crate::driver::Code {
@@ -40,11 +41,12 @@ macro_rules! entries {
     };
 }
 
-/// Calls the driver with the arguments of our own caller, which has promised what they must be.
+/// Calls the driver with the arguments of this function's caller, which has promised their
+/// validity.
 macro_rules! forward {
     ($driver:ident.$name:ident($($arg:expr),* $(,)?)) => {
-        // SAFETY: the arguments are our caller's, which upholds the contract of the runtime's function and so the
-        // driver's.
+        // SAFETY: the arguments are the caller's, which upholds the contract of the runtime's
+        // function and so the driver's.
         unsafe { $driver.$name($($arg),*) }
     };
 }

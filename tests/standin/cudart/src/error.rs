@@ -1,4 +1,4 @@
-//! The thread's last error, names and texts of errors, and how many calls there were.
+//! Last error of a thread, names and texts of errors, and the number of calls.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -12,13 +12,14 @@ thread_local! {
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// The calls so far of functions that may fail, of all threads. The real runtime has no such function.
+/// Returns the number of calls so far of functions that may fail, in all threads. The real runtime
+/// has no such function.
 #[unsafe(no_mangle)]
 extern "C" fn cudaStandinCalls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
-/// Remembers an error for `cudaGetLastError` and gives the code back.
+/// Counts a call, keeps its error for `cudaGetLastError`, and returns the code.
 pub fn finish(code: Code) -> Code {
     CALLS.fetch_add(1, Ordering::Relaxed);
     if code != SUCCESS {
@@ -27,13 +28,13 @@ pub fn finish(code: Code) -> Code {
     code
 }
 
-/// The thread's last error, and success from then on.
+/// Returns the thread's last error, and resets it to success.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetLastError() -> Code {
     LAST.replace(SUCCESS)
 }
 
-/// The thread's last error.
+/// Returns the thread's last error.
 #[unsafe(no_mangle)]
 extern "C" fn cudaPeekAtLastError() -> Code {
     LAST.get()
@@ -90,13 +91,13 @@ errors! {
     999 c"cudaErrorUnknown" c"unknown error";
 }
 
-/// A text for people.
+/// Returns the description of an error.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetErrorString(code: Code) -> *const c_char {
     find(code).1.as_ptr()
 }
 
-/// The enumerator's name.
+/// Returns the name of an error's enumerator.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetErrorName(code: Code) -> *const c_char {
     find(code).0.as_ptr()

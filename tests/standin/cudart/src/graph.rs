@@ -1,4 +1,4 @@
-//! Graphs as far as memory goes.
+//! Graphs, as far as they concern memory.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -7,16 +7,13 @@ use crate::driver::{Code, Door, Handle};
 use crate::version::version;
 
 entries! {
-    /// An empty graph.
     fn cudaGraphCreate(graph: *mut Handle, flags: c_uint) |driver| { forward!(driver.cuGraphCreate(graph, flags)) }
 
-    /// Destroys a graph.
     fn cudaGraphDestroy(graph: Handle) |driver| { forward!(driver.cuGraphDestroy(graph)) }
 
-    /// A copy of a graph.
     fn cudaGraphClone(clone: *mut Handle, graph: Handle) |driver| { forward!(driver.cuGraphClone(clone, graph)) }
 
-    /// An executable form of a graph.
+    /// Makes an executable graph from a graph.
     fn cudaGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64) |driver| {
         forward!(driver.cuGraphInstantiateWithFlags(exec, graph, flags))
     }
@@ -24,48 +21,49 @@ entries! {
     /// Launches a graph on a stream.
     fn cudaGraphLaunch | cudaGraphLaunch_ptsz(exec: Handle, stream: Handle) |driver| { forward!(driver.cuGraphLaunch(exec, stream)) }
 
-    /// Does ahead what the first launch would do.
+    /// Prepares the first launch of an executable graph.
     fn cudaGraphUpload | cudaGraphUpload_ptsz(exec: Handle, stream: Handle) |driver| { forward!(driver.cuGraphUpload(exec, stream)) }
 
     /// Destroys an executable graph.
     fn cudaGraphExecDestroy(exec: Handle) |driver| { forward!(driver.cuGraphExecDestroy(exec)) }
 
-    /// A graph's nodes.
+    /// Returns the nodes of a graph.
     fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: *mut usize) |driver| {
         forward!(driver.cuGraphGetNodes(graph, nodes, count))
     }
 
-    /// A node's kind.
+    /// Returns the type of a node.
     fn cudaGraphNodeGetType(node: Handle, kind: *mut c_int) |driver| { forward!(driver.cuGraphNodeGetType(node, kind)) }
 
-    /// A node that allocates; the structure is the driver's.
+    /// Adds a node that allocates memory; the structure is the driver's.
     fn cudaGraphAddMemAllocNode(node: *mut Handle, graph: Handle, after: *const Handle, count: usize, parameters: *mut c_void) |driver| {
         forward!(driver.cuGraphAddMemAllocNode(node, graph, after, count, parameters))
     }
 
-    /// A node that frees.
+    /// Adds a node that frees memory.
     fn cudaGraphAddMemFreeNode(node: *mut Handle, graph: Handle, after: *const Handle, count: usize, pointer: u64) |driver| {
         forward!(driver.cuGraphAddMemFreeNode(node, graph, after, count, pointer))
     }
 
-    /// Gives memory that graphs hold unused back to the driver.
+    /// Frees memory that graphs of the device hold unused.
     fn cudaDeviceGraphMemTrim(device: c_int) |driver| { forward!(driver.cuDeviceGraphMemTrim(device)) }
 
-    /// What graphs hold of a device's memory.
+    /// Returns the bytes of a device's memory that graphs hold.
     fn cudaDeviceGetGraphMemAttribute(device: c_int, attribute: c_int, value: *mut c_void) |driver| {
         forward!(driver.cuDeviceGetGraphMemAttribute(device, attribute, value))
     }
 
-    /// Resets a high-water mark of that.
+    /// Resets a high-water mark of the bytes that graphs hold.
     fn cudaDeviceSetGraphMemAttribute(device: c_int, attribute: c_int, value: *mut c_void) |driver| {
         forward!(driver.cuDeviceSetGraphMemAttribute(device, attribute, value))
     }
 }
 
-/// An executable form of a graph. CUDA 11 had an error node and a log buffer where CUDA 12 has flags.
+/// Makes an executable graph from a graph. CUDA 11 had an error node and a log buffer in place of
+/// the flags of CUDA 12.
 ///
 /// # Safety
-/// As the CUDA runtime's function of the same name asks.
+/// The caller meets the requirements of the CUDA runtime's function of the same name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cudaGraphInstantiate(
     exec: *mut Handle,

@@ -1,4 +1,4 @@
-//! Memory and events of other processes.
+//! Memory and events shared with peer processes.
 
 use std::ffi::c_uint;
 
@@ -10,20 +10,20 @@ use crate::driver::Handle;
 pub struct IpcHandle([u8; 64]);
 
 entries! {
-    /// A handle of a whole allocation.
+    /// Returns a handle of a whole allocation.
     fn cudaIpcGetMemHandle(handle: *mut IpcHandle, pointer: u64) |driver| { forward!(driver.cuIpcGetMemHandle(handle, pointer)) }
 
-    /// Maps another process's allocation.
+    /// Maps an allocation of a peer process.
     fn cudaIpcOpenMemHandle(pointer: *mut u64, handle: IpcHandle, flags: c_uint) |driver| {
         forward!(driver.cuIpcOpenMemHandle(pointer, handle, flags))
     }
 
-    /// Ends that.
+    /// Unmaps an allocation of a peer process.
     fn cudaIpcCloseMemHandle(pointer: u64) |driver| { forward!(driver.cuIpcCloseMemHandle(pointer)) }
 
-    /// A handle of an event.
+    /// Returns a handle of an event.
     fn cudaIpcGetEventHandle(handle: *mut IpcHandle, event: Handle) |driver| { forward!(driver.cuIpcGetEventHandle(handle, event)) }
 
-    /// Another process's event.
+    /// Opens an event of a peer process.
     fn cudaIpcOpenEventHandle(event: *mut Handle, handle: IpcHandle) |driver| { forward!(driver.cuIpcOpenEventHandle(event, handle)) }
 }

@@ -1,5 +1,7 @@
-//! What code compiled by nvcc calls at start and for kernels. There is no device to run them on: programs
-//! with kernels start, and a launch says that it knows no such function.
+//! Functions that code compiled by nvcc calls at its start and for kernels.
+//!
+//! No device runs kernels here. Programs with kernels start, and a launch returns
+//! `cudaErrorInvalidDeviceFunction`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -8,7 +10,7 @@ use crate::driver::{Code, Handle};
 /// `cudaErrorInvalidDeviceFunction`.
 const INVALID_FUNCTION: Code = 98;
 
-/// `dim3`.
+/// Three dimensions (`dim3`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Dim3 {
@@ -18,7 +20,7 @@ struct Dim3 {
 }
 
 entries! {
-    /// Launches a kernel: none is known here.
+    /// Refuses to launch a kernel: none is known here.
     fn cudaLaunchKernel | cudaLaunchKernel_ptsz(
         _function: *const c_void,
         _grid: Dim3,
@@ -29,17 +31,17 @@ entries! {
     ) |_driver| { INVALID_FUNCTION }
 }
 
-/// A module of device code; its handle only needs to be some address.
+/// Registers a module of device code. Its handle only needs to be some address.
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterFatBinary(binary: *mut c_void) -> *mut *mut c_void {
     Box::into_raw(Box::new(binary))
 }
 
-/// All functions of the module are registered.
+/// Ends the registration of a module's functions.
 #[unsafe(no_mangle)]
 extern "C" fn __cudaRegisterFatBinaryEnd(_module: *mut *mut c_void) {}
 
-/// The module is gone.
+/// Unregisters a module of device code.
 ///
 /// # Safety
 /// `module` came from `__cudaRegisterFatBinary` and is not used again.
@@ -49,7 +51,7 @@ unsafe extern "C" fn __cudaUnregisterFatBinary(module: *mut *mut c_void) {
     drop(unsafe { Box::from_raw(module) });
 }
 
-/// A kernel of the module.
+/// Accepts a kernel of the module without effect.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "C" fn __cudaRegisterFunction(
@@ -66,7 +68,7 @@ extern "C" fn __cudaRegisterFunction(
 ) {
 }
 
-/// A variable of the module.
+/// Accepts a variable of the module without effect.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "C" fn __cudaRegisterVar(

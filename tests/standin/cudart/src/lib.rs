@@ -1,11 +1,15 @@
 //! A stand-in for libcudart on machines without a GPU.
 //!
-//! It behaves towards the driver as the real one does: it finds `libcuda.so.1` by `dlopen`, takes its
-//! functions from `cuGetProcAddress` (once for the legacy default stream, once for the per-thread one),
-//! makes primary contexts current, and hands the driver's results to its caller unchanged (the numbers of
-//! `cudaError_t` are those of `CUresult`).
+//! It behaves towards the driver as the real one does:
 //!
-//! One archive serves every version: [`version`] reads a constant that `tests/standin/build-cudart` links in.
+//! - It finds `libcuda.so.1` by `dlopen`.
+//! - It takes the driver's functions from `cuGetProcAddress`, once for the legacy default stream
+//!   and once for the per-thread one.
+//! - It makes primary contexts current.
+//! - It returns the driver's codes unchanged: the numbers of `cudaError_t` are those of `CUresult`.
+//!
+//! One archive serves every version: [`version`] reads a constant that `tests/standin/build-cudart`
+//! links in.
 
 #[macro_use]
 mod driver;

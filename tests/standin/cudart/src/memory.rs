@@ -1,4 +1,5 @@
-//! Device memory: allocation and free, linear, pitched, managed and stream-ordered; pointer attributes.
+//! Device memory: linear, pitched, managed and stream-ordered, with its allocation and free, and
+//! pointer attributes.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{null_mut, write_bytes};
@@ -6,7 +7,7 @@ use std::ptr::{null_mut, write_bytes};
 use crate::driver::{Code, Handle, INVALID_VALUE, SUCCESS};
 use crate::version::version;
 
-/// `cudaPitchedPtr`.
+/// Pitched memory (`cudaPitchedPtr`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Pitched {
@@ -16,7 +17,8 @@ pub struct Pitched {
     height: usize,
 }
 
-/// `cudaExtent`; the width is in bytes for linear memory, in elements for arrays.
+/// Extent of memory (`cudaExtent`). The width is in bytes for linear memory, in elements for
+/// arrays.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Extent {
@@ -25,7 +27,7 @@ pub struct Extent {
     pub depth: usize,
 }
 
-/// The driver refuses an allocation of no bytes; the runtime answers it with a null pointer.
+/// Answers an allocation of 0 bytes with a null pointer. The driver would refuse it.
 ///
 /// # Safety
 /// `pointer` is null or valid for a write.
@@ -39,7 +41,7 @@ unsafe fn nothing<T>(pointer: *mut T, null: T) -> Code {
 }
 
 entries! {
-    /// Device memory.
+    /// Allocates device memory; null for 0 bytes.
     fn cudaMalloc(pointer: *mut u64, bytes: usize) |driver| {
         match bytes {
             // SAFETY: the caller's pointer.
@@ -48,17 +50,17 @@ entries! {
         }
     }
 
-    /// Gives device memory back; null is fine, and makes a context.
+    /// Frees device memory. Null is allowed, and makes a context current as well.
     fn cudaFree(pointer: u64) |driver| {
         if pointer == 0 { SUCCESS } else { forward!(driver.cuMemFree(pointer)) }
     }
 
-    /// Memory that host and devices share.
+    /// Allocates memory that host and devices share.
     fn cudaMallocManaged(pointer: *mut u64, bytes: usize, flags: c_uint) |driver| {
         forward!(driver.cuMemAllocManaged(pointer, bytes, flags))
     }
 
-    /// Rows of `width` bytes, each begun at a multiple of the pitch.
+    /// Allocates rows of `width` bytes, each at a multiple of the pitch.
     fn cudaMallocPitch(pointer: *mut u64, pitch: *mut usize, width: usize, height: usize) |driver| {
         if width == 0 || height == 0 {
             // SAFETY: the caller's pointer.
@@ -68,7 +70,7 @@ entries! {
         }
     }
 
-    /// Slices of pitched rows.
+    /// Allocates slices of pitched rows.
     fn cudaMalloc3D(pitched: *mut Pitched, extent: Extent) |driver| {
         if pitched.is_null() {
             INVALID_VALUE
@@ -87,7 +89,7 @@ entries! {
         }
     }
 
-    /// Stream-ordered memory from the device's current pool.
+    /// Allocates on a stream from the device's current pool.
     fn cudaMallocAsync | cudaMallocAsync_ptsz(pointer: *mut u64, bytes: usize, stream: Handle) |driver| {
         match bytes {
             // SAFETY: the caller's pointer.
@@ -96,7 +98,7 @@ entries! {
         }
     }
 
-    /// Stream-ordered memory from a pool.
+    /// Allocates on a stream from a pool.
     fn cudaMallocFromPoolAsync | cudaMallocFromPoolAsync_ptsz(pointer: *mut u64, bytes: usize, pool: Handle, stream: Handle) |driver| {
         match bytes {
             // SAFETY: the caller's pointer.
@@ -105,12 +107,12 @@ entries! {
         }
     }
 
-    /// Stream-ordered free.
+    /// Frees memory on a stream.
     fn cudaFreeAsync | cudaFreeAsync_ptsz(pointer: u64, stream: Handle) |driver| {
         if pointer == 0 { SUCCESS } else { forward!(driver.cuMemFreeAsync(pointer, stream)) }
     }
 
-    /// What kind of memory a pointer is into.
+    /// Returns kind, device and addresses of the memory that a pointer points into.
     fn cudaPointerGetAttributes(attributes: *mut Attributes, pointer: u64) |driver| {
         let (mut kind, mut managed, mut ordinal) = (0u32, 0u32, -2i32);
         let (mut device, mut host) = (0u64, null_mut::<c_void>());
@@ -134,10 +136,11 @@ entries! {
                         kind: if managed as u8 != 0 { 3 } else { kind as c_int },
                         device: if known { ordinal } else { -1 },
                         device_pointer: device,
-                        // A plain host pointer is given back as it came.
+                        // A plain host pointer is returned unchanged.
                         host_pointer: if known { host as u64 } else { pointer },
                     };
-                    // SAFETY: checked above; otherwise the caller's promise. CUDA 13 appended 64 reserved bytes.
+                    // SAFETY: checked above; otherwise the caller's promise. CUDA 13 appended 64
+                    // reserved bytes.
                     unsafe {
                         if version() >= 13000 {
                             write_bytes(attributes.cast::<u8>(), 0, size_of::<Attributes>() + 64);
@@ -152,7 +155,8 @@ entries! {
     }
 }
 
-/// `cudaPointerAttributes` as of CUDA 10; CUDA 13 has reserved words after it.
+/// Attributes of a pointer (`cudaPointerAttributes`) as of CUDA 10. CUDA 13 has reserved words
+/// after them.
 #[repr(C)]
 struct Attributes {
     kind: c_int,

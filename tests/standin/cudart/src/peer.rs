@@ -5,17 +5,17 @@ use std::ffi::{c_int, c_uint};
 use crate::context;
 
 entries! {
-    /// Whether a device can use another's memory.
+    /// Reports if a device can use another's memory.
     fn cudaDeviceCanAccessPeer(able: *mut c_int, device: c_int, peer: c_int) [driver] {
         forward!(driver.cuDeviceCanAccessPeer(able, device, peer))
     }
 
-    /// What the link between two devices can do.
+    /// Returns one property of the link between two devices.
     fn cudaDeviceGetP2PAttribute(value: *mut c_int, attribute: c_int, device: c_int, peer: c_int) [driver] {
         forward!(driver.cuDeviceGetP2PAttribute(value, attribute, device, peer))
     }
 
-    /// The thread's device may use the peer's memory from here on.
+    /// Lets the current context use the memory of the peer's primary context.
     fn cudaDeviceEnablePeerAccess(peer: c_int, flags: c_uint) |driver| {
         match context::primary(driver, peer) {
             Ok(context) => forward!(driver.cuCtxEnablePeerAccess(context, flags)),
@@ -23,7 +23,7 @@ entries! {
         }
     }
 
-    /// Ends that.
+    /// Ends the current context's access to the memory of the peer's primary context.
     fn cudaDeviceDisablePeerAccess(peer: c_int) |driver| {
         match context::primary(driver, peer) {
             Ok(context) => forward!(driver.cuCtxDisablePeerAccess(context)),

@@ -1,4 +1,5 @@
-//! `cudaDeviceProp`: what programs commonly read of it, at the offsets of CUDA 12 and of CUDA 13.
+//! Members of `cudaDeviceProp` that programs commonly read, at the offsets of CUDA 12 and of CUDA
+//! 13.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::write_bytes;
@@ -15,12 +16,12 @@ const SIZE_13: usize = 1008;
 const UUID: usize = 256;
 const TOTAL_GLOBAL_MEMORY: usize = 288;
 
-/// An `int` member: its device attribute and its offsets in the two layouts.
+/// Member of type `int` or `size_t`: its device attribute and its offsets in the two layouts.
 struct Member {
     attribute: c_int,
     in_12: usize,
     in_13: usize,
-    /// A `size_t` in the structure.
+    /// True for a `size_t` in the structure, false for an `int`.
     wide: bool,
 }
 
@@ -42,7 +43,7 @@ const fn wide(attribute: c_int, in_12: usize, in_13: usize) -> Member {
     }
 }
 
-/// Attribute numbers are those of `CUdevice_attribute`; members in their order in the structure.
+/// Members in their order in the structure. Attribute numbers are those of `CUdevice_attribute`.
 const MEMBERS: &[Member] = &[
     wide(8, 296, 296),  // sharedMemPerBlock
     int(12, 304, 304),  // regsPerBlock
@@ -85,7 +86,8 @@ const MEMBERS: &[Member] = &[
 /// Writes the members that lie below `size`.
 ///
 /// # Safety
-/// `properties` is valid for writes of `size` bytes, zeroed before where the caller wants the rest zero.
+/// `properties` is valid for writes of `size` bytes. The caller has zeroed it, if other members
+/// must be zero.
 unsafe fn fill(
     driver: &Driver,
     properties: *mut c_void,
@@ -105,7 +107,7 @@ unsafe fn fill(
         return code;
     }
     let mut total = 0usize;
-    // SAFETY: the result is ours.
+    // SAFETY: the result is a local of this function.
     let code = unsafe { driver.cuDeviceTotalMem(&mut total, device) };
     if code != SUCCESS {
         return code;
@@ -118,7 +120,8 @@ unsafe fn fill(
             continue;
         }
         let mut value = 0;
-        // SAFETY: the result is ours; an attribute that the driver does not know leaves it 0.
+        // SAFETY: the result is a local of this loop. An attribute that the driver does not know
+        // leaves it 0.
         unsafe { driver.cuDeviceGetAttribute(&mut value, member.attribute, device) };
         // SAFETY: the offset is that of a member of this layout, below `size` and so aligned.
         unsafe {
@@ -131,7 +134,8 @@ unsafe fn fill(
     SUCCESS
 }
 
-/// The layout of CUDA 13; of CUDA 11 in earlier runtimes, of which only what CUDA 12 has at the same place is written.
+/// Writes the properties in the layout of CUDA 13, or of CUDA 11 in earlier runtimes. For CUDA 11,
+/// only members at the same place as in CUDA 12 are written.
 ///
 /// # Safety
 /// `properties` is valid for writes of the caller's `cudaDeviceProp`.
@@ -142,7 +146,7 @@ unsafe extern "C" fn cudaGetDeviceProperties(properties: *mut c_void, device: c_
             return INVALID_VALUE;
         }
         let modern = version() >= 13000;
-        // Up to cooperativeLaunch the layout of CUDA 11 is that of CUDA 12; its end was elsewhere.
+        // Up to cooperativeLaunch the layout of CUDA 11 is that of CUDA 12; the rest differs.
         let size = if modern { SIZE_13 } else { 692 };
         // SAFETY: the caller's structure is at least that large.
         unsafe {
@@ -152,7 +156,7 @@ unsafe extern "C" fn cudaGetDeviceProperties(properties: *mut c_void, device: c_
     }))
 }
 
-/// The layout of CUDA 12.
+/// Writes the properties in the layout of CUDA 12.
 ///
 /// # Safety
 /// `properties` is valid for writes of the caller's `cudaDeviceProp`.

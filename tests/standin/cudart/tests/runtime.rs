@@ -1,4 +1,4 @@
-//! Programs for each version of the runtime, shared and static, run on the stand-in driver.
+//! Tests with programs for each version of the runtime, shared and static, on the stand-in driver.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The directory that this test's build goes to.
+/// Returns the target directory of this test's build.
 fn target() -> PathBuf {
     let room = Path::new(env!("CARGO_TARGET_TMPDIR"));
     room.parent()
@@ -18,7 +18,8 @@ fn target() -> PathBuf {
         .to_path_buf()
 }
 
-/// The output of a command, tried again where another test's fork still has the program open for writing.
+/// Returns the output of a command. It tries again while another test's fork has the program open
+/// for writing.
 fn started(command: &mut Command) -> io::Result<Output> {
     for _ in 0..100 {
         match command.output() {
@@ -42,7 +43,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Both stand-ins, built once.
+/// Returns the directory with both stand-ins, built once.
 fn libraries() -> &'static Path {
     static ROOM: OnceLock<PathBuf> = OnceLock::new();
     ROOM.get_or_init(build)
@@ -125,7 +126,8 @@ fn without_a_driver_there_is_one_clear_error() {
         .env("LD_LIBRARY_PATH", &alone)
         .status()
         .expect("the program starts");
-    // cudaErrorInsufficientDriver, or on a machine with a real driver whatever that says.
+    // The code is cudaErrorInsufficientDriver. With a real driver on the machine it may be any
+    // other.
     if !Path::new("/usr/lib/x86_64-linux-gnu/libcuda.so.1").exists() {
         assert_eq!(status.code(), Some(35));
     }

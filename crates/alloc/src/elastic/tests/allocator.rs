@@ -1,19 +1,20 @@
-//! The allocator above: best fit in segments of its own, for each stream and each graph, as PyTorch does it.
+//! Simulates the allocator above: best fit in its own segments, for each stream and each graph, as
+//! in PyTorch.
 
 use super::machine::Device;
 use crate::elastic::Allocation;
 use crate::sim::Clock;
 use std::collections::BTreeMap;
 
-/// Bytes that all sizes are rounded to, and those that get a small segment.
+/// Bytes that all sizes are rounded to, and the largest size that gets a small segment.
 const UNIT: u64 = 512;
 const SMALL: u64 = 1 << 20;
-/// Bytes of segments, and from which size on a request gets one of its own size.
+/// Bytes of segments, and the smallest size that gets a segment of its own size.
 const SMALL_SEGMENT: u64 = 2 << 20;
 const LARGE_SEGMENT: u64 = 8 << 20;
 const LARGE: u64 = 6 << 20;
 
-/// Whose blocks a segment has.
+/// Owner of the blocks of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Stream(usize),
@@ -23,7 +24,7 @@ pub enum Owner {
 enum Is {
     Free,
     Live,
-    /// Until the work on other streams is over.
+    /// Freed, and used by work of other streams until these clocks have passed.
     Waiting(Vec<Clock>),
 }
 
@@ -32,7 +33,6 @@ struct Block {
     is: Is,
 }
 
-/// One segment.
 pub struct Segment {
     pub base: u64,
     pub bytes: u64,
@@ -63,30 +63,29 @@ impl Segment {
     }
 }
 
-/// All of its state.
 #[derive(Default)]
 pub struct Allocator {
     pub segments: Vec<Segment>,
     /// Bytes of all live tensors.
     pub total: u64,
-    /// It has shown that it announces its tensors.
+    /// True once an announcement has shown that it announces its tensors.
     is_trusted: bool,
-    /// What `total` will be announced as too much.
+    /// Bytes that the next announced sum is too large by.
     pub error: u64,
 }
 
-/// A block that was handed out, and what came of its birth.
+/// A block that was handed out, and the result of its announcement.
 pub struct Handed {
     pub address: u64,
     pub bytes: u64,
-    /// `None`: it was not announced.
+    /// `None` if it was not announced.
     pub born: Option<Allocation>,
-    /// Its segment is new.
+    /// True if its segment is new.
     pub is_first: bool,
 }
 
 impl Allocator {
-    /// A block; announced, or silently. `None`: out of memory.
+    /// Allocates a block, announced unless `is_silent`. `None`: out of memory.
     pub fn allocate(
         &mut self,
         device: &Device,
@@ -147,7 +146,7 @@ impl Allocator {
         })
     }
 
-    /// Takes a block back, which is free after the work of these clocks.
+    /// Frees a block, for reuse after the work of these clocks.
     pub fn free(&mut self, device: &Device, address: u64, after: Vec<Clock>) {
         let holds = |s: &&mut Segment| (s.base..s.base + s.bytes).contains(&address);
         let segment = self.segments.iter_mut().find(holds).expect("a segment");
@@ -210,7 +209,7 @@ impl Allocator {
         Some((self.segments.len() - 1, base))
     }
 
-    /// Frees segments without a live block, but for those of graphs that are there.
+    /// Frees segments without a live block, except segments of existing graphs.
     pub fn empty(&mut self, device: &Device) {
         self.process(device);
         let kept = |segment: &Segment| match segment.owner {
@@ -237,7 +236,7 @@ impl Allocator {
         });
     }
 
-    /// The segment that an address is in.
+    /// Finds the segment around an address.
     pub fn segment_of(&self, address: u64) -> Option<&Segment> {
         let holds = |s: &&Segment| (s.base..s.base + s.bytes).contains(&address);
         self.segments.iter().find(holds)

@@ -1,4 +1,4 @@
-//! Runs programs, and looks whether anything goes wrong.
+//! Runs programs and checks the results.
 
 use super::allocator::{Allocator, Handed, Owner};
 use super::program::{Action, Setting};
@@ -8,19 +8,21 @@ use crate::sim::{Call, Clock, Probe, Sim, World, overlap};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod graphs;
+
 const CONTEXT: Context = Context(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A physical place: as the simulation tells it.
+/// Physical memory of a range, as the simulation reports it.
 type Parts = Vec<(u64, u64, u64)>;
 
 /// The device with its segments.
 pub struct Device {
     pub sim: Arc<World>,
     pub elastic: Elastic<Probe>,
-    /// Calls fail in this program.
+    /// True if driver calls fail in this program.
     pub fails: bool,
-    /// Graphs that are there.
+    /// Numbers of the graphs that exist.
     graphs: Vec<usize>,
 }
 
@@ -35,7 +37,7 @@ impl Device {
 struct Tensor {
     address: u64,
     bytes: u64,
-    /// The number of its allocation in the simulation; 0: it is not handed out.
+    /// Number of its allocation in the simulation; 0 until it is handed out.
     grant: u64,
     owner: Owner,
     /// Other streams that used it.
@@ -44,16 +46,16 @@ struct Tensor {
     is_uncached: bool,
 }
 
-/// A captured piece of work: the memory that it uses, and where that was.
+/// Memory that captured work uses, and its physical memory at the capture.
 #[derive(Clone)]
 struct Captured {
     address: u64,
     bytes: u64,
     grant: u64,
     parts: Parts,
-    /// The number of its segment.
+    /// Number of its segment at the capture.
     segment: Option<u64>,
-    /// It is of the graph's own pool.
+    /// True if it is of the graph's own pool.
     is_own: bool,
 }
 
@@ -75,13 +77,13 @@ struct Machine {
     exports: Vec<(u64, u64, Option<u64>)>,
     /// Blocks that were handed out without an announcement and are not used yet.
     silent: Vec<Tensor>,
-    /// A birth found no memory at all: the program is over.
+    /// True after an allocation got no memory at all: the program ends.
     is_over: bool,
-    /// The announcements were wrong.
+    /// True after a wrong announcement.
     has_erred: bool,
 }
 
-/// Runs a program; what goes wrong. `lie`: calls without effect.
+/// Runs a program and returns the errors found. Calls of kind `lie` have no effect.
 pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<String> {
     let sim = Arc::new(World {
         sim: Sim::new(setting.pages * PAGE, u64::MAX),
@@ -137,7 +139,8 @@ impl Machine {
         let sim = self.device.sim.clone();
         match *action {
             Action::Allocate { stream, bytes } => self.allocate(stream, bytes, false),
-            // Once: nothing more is noticed later, and nothing more taken.
+            // Only once: a second one would not be noticed, and the first has already stopped
+            // sharing.
             Action::Silent { stream, bytes } if setting.errs && !self.has_erred => {
                 self.allocate(stream, bytes, true)
             }
@@ -160,7 +163,7 @@ impl Machine {
             Action::Replay { graph } => self.replay(graph),
             Action::DestroyGraph { graph } => self.destroy(graph),
             Action::EmptyCache => self.allocator.empty(&self.device),
-            // Nobody can take what is held.
+            // Memory that is held cannot be taken.
             Action::Capacity { pages } => sim.set_capacity(sim.on_device().max(pages * PAGE)),
             Action::Others { pages } => self.others(pages),
             Action::GiveBack { pages, waits } => {
@@ -234,7 +237,7 @@ impl Machine {
         self.tensors.push(tensor);
     }
 
-    /// Hands the tensor out: work may use it from here on.
+    /// Hands a tensor out, so that work may use it.
     fn grant(&self, tensor: &mut Tensor) {
         tensor.grant = self.device.sim.granted(tensor.address, tensor.bytes);
         tensor.parts = self
@@ -244,7 +247,8 @@ impl Machine {
             .unwrap_or_default();
     }
 
-    /// An announcement was made: what was not announced before it has memory, if the device has.
+    /// Uses the silent blocks after an announcement. They have memory by then, if the device has
+    /// enough.
     fn announced(&mut self) {
         for mut tensor in std::mem::take(&mut self.silent) {
             if self.device.sim.has_room() && !self.device.fails {
@@ -284,7 +288,7 @@ impl Machine {
         }
     }
 
-    /// No tensor at other addresses has memory of these.
+    /// Checks that no tensor at other addresses has any of this memory.
     fn is_apart(&self, address: u64, bytes: u64, parts: &Parts) {
         let shares = |tensor: &&Tensor| {
             let mut pairs = tensor
@@ -327,7 +331,8 @@ impl Machine {
                 continue;
             }
             if is_foreign && let Owner::Stream(owner) = tensor.owner {
-                // As a program does that uses a tensor of another stream, and tells the allocator.
+                // A correct program orders the use of another stream's tensor, and tells the
+                // allocator.
                 let before = self.device.sim.now(stream(owner));
                 self.device.sim.order_after(stream(on), &before);
                 if !tensor.used_on.contains(&on) {
@@ -358,71 +363,15 @@ impl Machine {
         self.device.sim.launch(stream(on), &uses);
     }
 
-    /// The number of the segment at an address.
+    /// Number of the segment around an address.
     fn segment_at(&self, address: u64) -> Option<u64> {
         self.device.elastic.find(address).map(|found| found.number)
     }
 
-    /// Whether a graph is of a stream.
+    /// True if a graph was captured on a stream.
     fn is_of(&self, number: usize, on: usize) -> bool {
         let mut all = self.graphs.iter().chain(&self.capture);
         all.any(|graph| graph.number == number && graph.stream == on)
-    }
-
-    fn begin_capture(&mut self, on: usize) {
-        if self.capture.is_some() {
-            return;
-        }
-        self.graphs_made += 1;
-        let number = self.graphs_made;
-        self.device.elastic.capture_began(1);
-        self.device.sim.capture_begin(stream(on));
-        self.device.graphs.push(number);
-        self.capture = Some(Graph {
-            number,
-            stream: on,
-            uses: Vec::new(),
-        });
-    }
-
-    fn end_capture(&mut self) {
-        if let Some(graph) = self.capture.take() {
-            self.device.sim.capture_end(stream(graph.stream));
-            self.device.elastic.capture_ended(1);
-            self.graphs.push(graph);
-        }
-    }
-
-    fn replay(&mut self, which: usize) {
-        if self.graphs.is_empty() || self.capture.is_some() {
-            return;
-        }
-        let graph = &self.graphs[which % self.graphs.len()];
-        let mut uses = Vec::new();
-        for used in &graph.uses {
-            if self.segment_at(used.address) != used.segment {
-                continue;
-            }
-            // A graph may reach memory whose tensor has died: it must not fault there, nor reach others'.
-            self.is_apart(used.address, used.bytes, &used.parts);
-            let now = self.device.sim.parts(used.address, used.bytes);
-            if now.as_ref() != Ok(&used.parts) {
-                let what = format!("memory {:#x} of a graph moved: {now:?}", used.address);
-                self.device.sim.note(what);
-            }
-            if used.is_own || self.tensors.iter().any(|tensor| tensor.grant == used.grant) {
-                uses.push((used.address, used.bytes, used.grant));
-            }
-        }
-        self.device.sim.launch(stream(graph.stream), &uses);
-    }
-
-    fn destroy(&mut self, which: usize) {
-        if self.graphs.is_empty() {
-            return;
-        }
-        let graph = self.graphs.swap_remove(which % self.graphs.len());
-        self.device.graphs.retain(|number| *number != graph.number);
     }
 
     fn others(&mut self, pages: usize) {
@@ -475,7 +424,7 @@ impl Machine {
         self.tensors.push(tensor);
     }
 
-    /// What must hold after each action.
+    /// Checks the conditions that hold after each action.
     fn check(&self) {
         for tensor in self.tensors.iter().filter(|tensor| tensor.grant > 0) {
             self.is_apart(tensor.address, tensor.bytes, &tensor.parts);
@@ -501,7 +450,7 @@ impl Machine {
         }
     }
 
-    /// All is given back.
+    /// Frees everything, and checks that nothing is left.
     fn finish(&mut self) {
         self.end_capture();
         while !self.tensors.is_empty() {
@@ -527,7 +476,7 @@ impl Machine {
             .sim
             .synchronized(&self.device.sim.of_context(CONTEXT));
         self.allocator.empty(&self.device);
-        // What was never announced is there still.
+        // Segments with blocks that were never announced still exist.
         let left = self.allocator.segments.iter();
         left.for_each(|segment| self.device.sim.unpin(segment.base, segment.bytes));
         self.device.elastic.end(|_, _| ());

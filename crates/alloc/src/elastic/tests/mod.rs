@@ -1,4 +1,4 @@
-//! Elastic segments under an allocator that does as PyTorch's, on the simulated device.
+//! Tests of elastic segments under an allocator that acts like PyTorch's, on the simulated device.
 
 mod allocator;
 mod machine;

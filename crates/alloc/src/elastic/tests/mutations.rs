@@ -1,4 +1,4 @@
-//! Every rule is needed: each one left out is noticed.
+//! Checks that each rule is needed: a test fails without it.
 
 use super::machine::run;
 use super::program::{program, setting};
@@ -7,10 +7,11 @@ use crate::sim::{Call, Mistake};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// Programs that are tried at most.
+/// Most programs that are tried for one mistake.
 const MOST: usize = 40_000;
 
-/// How many programs it takes until one goes wrong that would not without the mistake, and how.
+/// Tries programs until one fails because of the mistake. Returns the number of programs, and the
+/// error.
 fn until(mistake: Mistake) -> Option<(usize, String)> {
     let mut runner = TestRunner::deterministic();
     let (settings, programs) = (setting(), program(200));

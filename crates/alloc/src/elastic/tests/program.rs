@@ -1,10 +1,10 @@
-//! Random programs.
+//! Random programs and settings.
 
 use crate::elastic::Mode;
 use crate::sim::{Call, Error};
 use proptest::prelude::*;
 
-/// What a program does next. Places in lists wrap around.
+/// One action of a program. An index in a list wraps around.
 #[derive(Clone, Debug)]
 pub enum Action {
     Allocate {
@@ -19,7 +19,7 @@ pub enum Action {
         stream: usize,
         tensors: [usize; 2],
     },
-    /// A stream does a piece of its work.
+    /// A stream completes a piece of its work.
     Step {
         n: usize,
     },
@@ -36,11 +36,11 @@ pub enum Action {
         graph: usize,
     },
     EmptyCache,
-    /// The device has this many pages from here on.
+    /// The device has this many pages after this.
     Capacity {
         pages: u64,
     },
-    /// Another library takes pages, or gives them all back.
+    /// Another library takes pages, or frees all of its pages.
     Others {
         pages: usize,
     },
@@ -66,19 +66,19 @@ pub enum Action {
         stream: usize,
         bytes: u64,
     },
-    /// It tells a wrong sum once.
+    /// The next announced sum is wrong.
     WrongSum,
 }
 
-/// Under which circumstances.
+/// Conditions that a program runs under.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub mode: Mode,
-    /// Pages of the device.
+    /// Number of pages of the device.
     pub pages: u64,
-    /// Every n-th such call fails.
+    /// Every n-th call of this kind fails with this error.
     pub fail: Option<(Call, u64, Error)>,
-    /// Whether the allocator's announcements may be wrong.
+    /// True if the allocator's announcements may be wrong.
     pub errs: bool,
 }
 
@@ -88,7 +88,7 @@ fn bytes() -> impl Strategy<Value = u64> {
         1u64..(1 << 20),
         (1u64 << 20)..(6 << 20),
         (6u64 << 20)..(12 << 20),
-        // In pieces of several pages.
+        // Large enough for pieces of several pages.
         (16u64 << 20)..(40 << 20),
     ]
 }
@@ -119,12 +119,12 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// A program of some length.
+/// Programs of fewer than `most` actions.
 pub fn program(most: usize) -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(action(), 1..most)
 }
 
-/// Any circumstances.
+/// Settings of all kinds, chosen at random.
 pub fn setting() -> impl Strategy<Value = Setting> {
     let mode = prop_oneof![Just(Mode::Pressure), Just(Mode::Least)];
     let call = prop_oneof![

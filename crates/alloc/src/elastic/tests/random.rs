@@ -1,10 +1,10 @@
-//! Random programs.
+//! Tests with random programs.
 
 use super::machine::run;
 use super::program::{program, setting};
 use proptest::prelude::*;
 
-/// `ELASTIC_CASES` random programs, or some.
+/// Number of programs: `ELASTIC_CASES`, or a default.
 fn cases() -> u32 {
     let asked = std::env::var("ELASTIC_CASES")
         .ok()

@@ -1,4 +1,4 @@
-//! Single steps.
+//! Tests of single properties.
 
 use crate::elastic::{Allocation, Elastic, Mode, PAGE, Refusal, Trouble};
 use crate::handles::{Context, Stream};
@@ -27,7 +27,7 @@ fn device(pages: u64, mode: Mode) -> (Arc<World>, Elastic<Probe>) {
     (sim, Elastic::new(probe, (0, CONTEXT), mode))
 }
 
-/// A segment of `pages` pages for an allocator that is known to announce its tensors.
+/// Reserves `pages` pages for an allocator that is known to announce its tensors.
 fn segment(elastic: &Elastic<Probe>, pages: u64) -> u64 {
     elastic
         .segment(pages * PAGE, pages * PAGE, true)
@@ -133,7 +133,7 @@ fn a_page_goes_back_behind_many_that_were_used_since() {
     }
     let given: Vec<u64> = (0..2).map(|_| elastic.decay()).collect();
     assert_eq!(given, [0; 2]);
-    // All but the page that was emptied last.
+    // All pages but the one that was emptied last.
     elastic.allocated(base + PAGE, 59 * PAGE, 59 * PAGE, None);
     let given: Vec<u64> = (0..3).map(|_| elastic.decay() / PAGE).collect();
     assert_eq!(given.iter().sum::<u64>(), 1, "{given:?}");
@@ -231,7 +231,7 @@ fn a_pinned_segment_shows_all_its_memory_and_another_none() {
     assert_eq!(elastic.backing(base + 10 * PAGE), None);
 }
 
-/// Sizes of the pieces behind a range, in pages.
+/// Sizes of the pieces of a range, in pages.
 fn pieces(sim: &Sim, address: u64, pages: u64) -> Vec<u64> {
     let parts = sim.parts(address, pages * PAGE).expect("all is mapped");
     parts.iter().map(|(_, _, bytes)| bytes / PAGE).collect()
@@ -309,7 +309,8 @@ fn the_least_is_what_was_in_use_at_most() {
     assert_eq!(elastic.stats().held, 40 * PAGE);
 }
 
-/// Two tensors that are never alive together, in segments of their own; how often memory was mapped.
+/// Allocates and frees two tensors in turn, in segments of their own. Returns the number of map
+/// calls.
 fn step(sim: &Sim, elastic: &Elastic<Probe>, bases: [u64; 2], is_elsewhere: bool) -> u64 {
     let before = sim.calls(0, Call::Map);
     for base in bases {
@@ -360,7 +361,7 @@ fn memory_of_the_host_is_the_devices_again_when_that_has_some() {
     assert_eq!(elastic.stats().on_host, PAGE);
     elastic.freed(two, PAGE, 2 * PAGE, false);
     elastic.freed(one, 2 * PAGE, 0, false);
-    // The event for the host's page was recorded with the next one.
+    // The event that covers the host's page was recorded with the next one.
     elastic.decay();
     elastic.allocated(two, PAGE, PAGE, None);
     assert_eq!(elastic.stats().on_host, 0);
@@ -372,7 +373,7 @@ fn memory_of_the_host_is_not_kept_by_an_idle_piece() {
     let (one, two) = (segment(&elastic, 2), segment(&elastic, 2));
     elastic.allocated(one, 2 * PAGE, 2 * PAGE, None);
     assert_eq!(elastic.allocated(two, PAGE, 3 * PAGE, None).on_host, 1);
-    // The device has more from here on.
+    // The device gets more memory.
     sim.set_capacity(8 * PAGE);
     elastic.allocated(two + PAGE, PAGE, 4 * PAGE, None);
     elastic.decay();
@@ -412,7 +413,7 @@ fn idle_pieces_give_their_memory_in_the_order_in_which_they_were_left() {
         (elastic.stats().in_use, elastic.stats().spare),
         (0, 3 * PAGE)
     );
-    // The device has one page more; then the one that was left first is shared.
+    // The device has one more page. After it, memory is shared in the order in which it was left.
     (0..3).for_each(|page| {
         allocated(two + page * PAGE, page + 1);
     });

@@ -7,20 +7,20 @@ use crate::pool::types::LiveBlock;
 /// A block and the pieces of memory that it lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPieces {
-    /// The block.
+    /// The block in the caller's hands.
     pub block: LiveBlock,
-    /// Where the first piece begins.
+    /// Address of the first piece.
     pub base: u64,
-    /// The pieces in the order of their addresses, without a gap: the driver's handle and bytes of each.
+    /// Handle and bytes of each piece, in address order and without a gap.
     pub pieces: Vec<(u64, u64)>,
 }
 
 impl<D: Driver> Pool<D> {
-    /// The memory behind the block in the caller's hands that contains an address. `None`: there is no such block, or its
-    /// memory has no handles.
+    /// Returns the memory behind the live block that contains an address. `None` if there is no
+    /// such block, or if its memory has no handles.
     ///
-    /// The memory stays there while the block is live. Whoever uses the handles asks again afterwards: if the same
-    /// block is still there, they were valid all the time.
+    /// The memory stays there while the block is live. A caller that uses the handles must ask
+    /// again afterwards: if the same block is still there, the handles were valid all the time.
     pub fn pieces(&self, address: u64) -> Option<BlockPieces> {
         let block = self.find(address)?;
         let end = block.address + block.requested;

@@ -1,9 +1,11 @@
-//! A request that no free block answers: at which addresses it goes, and which memory comes there.
+//! Mappings: the addresses for a request that no free block answers, and the memory placed there.
 //!
-//! Decided under the lock, carried out without it: what a mapping takes is busy meanwhile. The window is
-//! where the fewest bytes are missing. They are filled with new memory as long as the pool holds little
-//! more than was ever allocated at once, and with free pieces from elsewhere otherwise: that bounds what
-//! is held, and moves little once the pool has seen its peak.
+//! A mapping is decided under the lock and carried out without it. The blocks that it takes are
+//! busy meanwhile. Its window is placed where the fewest bytes lack memory.
+//!
+//! New memory fills the window as long as the pool holds little more than was ever allocated at
+//! once. Otherwise free pieces from elsewhere fill it. This limits the memory held, and little
+//! memory moves once the pool has seen its peak.
 
 use super::space::Piece;
 use super::space::SMALL;
@@ -12,39 +14,40 @@ use crate::pool::state::State;
 use crate::rules;
 use crate::size_class;
 
-/// Addresses of a window that lack memory, and what comes there.
+/// Addresses of a window that lack memory, and the source of the memory placed there.
 pub(in crate::pool) struct Fill {
     pub to: u64,
     pub bytes: u64,
     pub source: PageSource,
 }
 
-/// Where memory comes from.
+/// Source of the memory for a [`Fill`].
 #[derive(Clone, Copy)]
 pub(in crate::pool) enum PageSource {
-    /// The driver.
+    /// A new piece from the driver.
     New,
-    /// A free piece elsewhere, whose work is over: this block.
+    /// A free piece at another address, whose work is complete, and its block.
     Moved(u64, Id),
-    /// A free piece elsewhere, whose work comes before the request's, but is not over.
+    /// A free piece at another address, and its block. Its work precedes the request's, but is not
+    /// complete.
     Aliased(u64, Id),
 }
 
 /// A window and how to fill it.
 pub(in crate::pool) struct Mapping {
-    /// One busy block, which becomes the request's and perhaps free ones around it.
+    /// One busy block. It becomes the request's block and perhaps free blocks around it.
     pub window: Id,
-    /// Where the request's block begins.
+    /// Address of the request's block.
     pub start: u64,
     pub need: u64,
     pub fills: Vec<Fill>,
-    /// Free pieces that are too large for any gap: they go back to the driver first, for as much new
-    /// memory as is needed.
+    /// Free pieces that are too large for any gap. They are given back to the driver first, in
+    /// exchange for as much new memory as is needed.
     pub given: Vec<(Id, u64, Piece)>,
 }
 
 impl Mapping {
-    /// Bytes that the driver is asked for.
+    /// Bytes of new memory that the driver must provide.
     pub fn new_bytes(&self) -> u64 {
         let new = self
             .fills
@@ -57,23 +60,24 @@ impl Mapping {
 /// Free addresses next to each other.
 struct Interval {
     first: Id,
-    /// Begin, end, whether there is memory.
+    /// Begin and end of each part, and true if it has memory.
     parts: Vec<(u64, u64, bool)>,
 }
 
-/// How memory is looked for, in the order in which it is tried.
+/// Ways to look for memory, in the order in which they are tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::pool) enum Mode {
-    /// As the pool's size suggests.
+    /// Gets new memory or moves free pieces, depending on the pool's budget.
     Balanced,
-    /// The same, after others gave back what they do not use.
+    /// Works as `Balanced`, after other caches gave unused memory back.
     Again,
-    /// The driver has no more: free pieces wherever they are, behind the work that uses them.
+    /// Takes free pieces from anywhere, behind the work that uses them: the driver has no more
+    /// memory.
     Short,
-    /// The same, after that work.
+    /// Works as `Short`, after that work is complete.
     Late,
-    /// New memory, after all that is free went back: large pieces that would be used in part are not in
-    /// the way.
+    /// Gets new memory after all free memory was given back. Large pieces that would be used only
+    /// in part are not in the way.
     Last,
 }
 
@@ -86,19 +90,19 @@ impl Mode {
         Mode::Last,
     ];
 
-    /// Whether the driver has refused already.
+    /// True if the driver has already refused.
     pub fn is_short(self) -> bool {
         matches!(self, Mode::Short | Mode::Late | Mode::Last)
     }
 }
 
 impl<E: Copy> State<E> {
-    /// Which part of the addresses a request goes to.
+    /// True if a block of `need` bytes lies in the part of the addresses for small requests.
     pub fn is_small(&self, need: u64) -> bool {
         need <= SMALL && self.settings.backing.is_pages()
     }
 
-    /// Makes a mapping for a request. `None`: no addresses left.
+    /// Makes a mapping for a request. `None` if no addresses are left.
     pub fn mapping(&mut self, queue: u32, need: u64, mode: Mode) -> Option<Mapping> {
         let small = self.is_small(need);
         let (interval, start, missing) = self.window(queue, need, small)?;
@@ -159,8 +163,9 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// The next piece of a gap, after `done` bytes of it and before `room` more, for a request of `need`: the largest donor that
-    /// fits, or new memory.
+    /// Returns the next piece of a gap, at address `to`: the largest donor that fits, or new
+    /// memory. The gap has `done` bytes before the piece and lacks `room` more. The request needs
+    /// `need` bytes.
     fn fill(
         &mut self,
         donors: &mut Vec<(u64, Piece, Id)>,
@@ -194,7 +199,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The smallest donor of more than `bytes` bytes, if it can go back.
+    /// Takes the smallest donor of more than `bytes` bytes, to be given back to the driver. Prefers
+    /// donors whose work is complete.
     fn break_up(
         &mut self,
         donors: &mut Vec<(u64, Piece, Id)>,
@@ -210,7 +216,7 @@ impl<E: Copy> State<E> {
         Some((block, address, piece))
     }
 
-    /// The free block at an address, from one that was there before it was cut.
+    /// Returns the free block at an address. `from` is the block that was there before it was cut.
     fn around(&self, from: Id, address: u64) -> Option<Id> {
         let mut id = from;
         while id != NIL && self.slab.at(id).end() <= address {
@@ -219,7 +225,7 @@ impl<E: Copy> State<E> {
         (id != NIL && self.slab.at(id).state == Is::Free).then_some(id)
     }
 
-    /// Free pieces that the queue may use, those that are to be taken first last.
+    /// Free pieces that the queue may use, in reverse order of use.
     fn donors(&mut self, queue: u32) -> Vec<(u64, Piece, Id)> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -241,7 +247,8 @@ impl<E: Copy> State<E> {
                 }
             }
         }
-        // The largest first; among equals those whose work is over, then the oldest.
+        // The last is used first: the largest; among equals, one whose work is complete, then the
+        // lowest address.
         found.sort_unstable_by_key(|(address, piece, id)| {
             let block = self.slab.at(*id);
             let complete = self.queues.is_complete(block.queue, block.fence);
@@ -250,7 +257,8 @@ impl<E: Copy> State<E> {
         found
     }
 
-    /// Where a request goes: free addresses, its begin there, and how many bytes lack memory.
+    /// Chooses free addresses for a request. Returns them, the request's address among them, and
+    /// the number of bytes without memory.
     fn window(&mut self, queue: u32, need: u64, small: bool) -> Option<(Interval, u64, u64)> {
         let mut best: Option<(Interval, u64, u64)> = None;
         let starts: Vec<u64> = self.space.unmapped(small).iter().copied().collect();
@@ -274,7 +282,7 @@ impl<E: Copy> State<E> {
         best
     }
 
-    /// The free addresses around an unmapped block that the queue may use.
+    /// Returns the contiguous free addresses around an unmapped block that the queue may use.
     fn interval(&self, queue: u32, id: Id) -> Interval {
         let free = |id: Id| match self.slab.at(id).state {
             Is::Unmapped => true,
@@ -295,7 +303,7 @@ impl<E: Copy> State<E> {
         Interval { first, parts }
     }
 
-    /// The place within free addresses where the fewest bytes are missing.
+    /// Returns the address in an interval where the fewest bytes lack memory, and their number.
     fn place(&self, interval: &Interval, need: u64) -> Option<(u64, u64)> {
         let mut best: Option<(u64, u64)> = None;
         let begins = interval.parts.iter().map(|(a, _, _)| Some(*a));
@@ -311,7 +319,8 @@ impl<E: Copy> State<E> {
         best
     }
 
-    /// How many bytes lack memory for a request at an address. `None`: the addresses are not all free.
+    /// Number of bytes that lack memory for a request at an address. `None` if the addresses are
+    /// not all free.
     fn missing(&self, interval: &Interval, at: u64, need: u64) -> Option<u64> {
         let page = self.settings.page;
         let (low, high) = (interval.parts.first()?.0, interval.parts.last()?.1);
@@ -327,7 +336,7 @@ impl<E: Copy> State<E> {
         (at >= low).then(|| gaps.sum())
     }
 
-    /// A mapping was carried out: these pieces are in place, under these handles. Returns the request's
+    /// Records that a mapping was carried out with pieces of these handles. Returns the request's
     /// block.
     pub fn mapped(&mut self, mapping: Mapping, handles: &[u64], queue: u32) -> Id {
         let mut used_before = false;
@@ -339,9 +348,10 @@ impl<E: Copy> State<E> {
         id
     }
 
-    /// The window of a mapping as a block of the queue that begins where the request's does.
+    /// Assigns the window of a mapping to the queue. Returns its part from the request's address
+    /// on; the part before is free.
     fn settle_window(&mut self, mapping: &Mapping, queue: u32, used_before: bool) -> Id {
-        // Another stream must come after the work that used a piece elsewhere before.
+        // Other streams must come after the work that used a piece at its former address.
         let fence = if rules::needs_fence(used_before) {
             self.queues.join(queue)
         } else {
@@ -359,7 +369,7 @@ impl<E: Copy> State<E> {
         id
     }
 
-    /// One piece is in place. True if earlier work may still use it elsewhere.
+    /// Records that one piece is in place. Returns true if earlier work may still use it elsewhere.
     fn filled(&mut self, fill: &Fill, handle: u64) -> bool {
         let bytes = fill.bytes;
         let piece = Piece::new(handle, bytes);
@@ -386,7 +396,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A mapping failed after its first `handles.len()` pieces: those stay where they are, free.
+    /// Records that a mapping failed after its first `handles.len()` pieces. These stay in place,
+    /// free.
     pub fn abandoned(&mut self, mapping: &Mapping, handles: &[u64], queue: u32) {
         for (fill, handle) in mapping.fills.iter().zip(handles) {
             self.filled(fill, *handle);
@@ -396,7 +407,7 @@ impl<E: Copy> State<E> {
                 self.insert(block);
             }
         }
-        // The window had free memory of its own, perhaps, which earlier work may still use.
+        // The window may include older memory that earlier work still uses.
         let fence = if rules::needs_fence_after_failure() {
             self.queues.join(queue)
         } else {

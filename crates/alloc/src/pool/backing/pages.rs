@@ -1,4 +1,5 @@
-//! Memory that comes to the addresses of a pool and leaves them: pieces that are mapped, and driver allocations.
+//! Memory that is added to the addresses of a pool or removed: mapped pieces, and driver
+//! allocations.
 
 use super::space::Piece;
 use crate::pool::block::{Block, Id, NIL, SHARED, State as Is};
@@ -7,7 +8,7 @@ use crate::rules;
 use crate::size_class::PAGE;
 
 impl<E: Copy> State<E> {
-    /// Takes in addresses without memory. The first eighth is for small requests.
+    /// Adds addresses without memory. The first eighth is for small requests.
     pub fn reserved(&mut self, base: u64, bytes: u64) {
         self.space.is_reserved = true;
         let small = (bytes / 8).next_multiple_of(self.settings.page.max(PAGE));
@@ -21,8 +22,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Takes the range from `start` to `end` out of all indices, as one busy block. It must consist of
-    /// free and unmapped blocks.
+    /// Takes the range from `start` to `end` out of all indices, as one busy block. The range must
+    /// consist of free and unmapped blocks.
     pub fn carve(&mut self, start: u64, end: u64, mut id: Id) -> Option<Id> {
         while id != NIL && self.slab.at(id).end() <= start {
             id = self.slab.at(id).right;
@@ -79,11 +80,11 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// A block that is in no index has no memory any more.
+    /// Records that a block in no index has no memory any more.
     pub fn unmapped(&mut self, id: Id) {
         let block = self.slab.at_mut(id);
         block.state = Is::Unmapped;
-        // Nothing was ever there, as far as the next user is concerned.
+        // The next user has no earlier work to wait for.
         (block.queue, block.fence, block.tick) = (SHARED, 0, 0);
         let mut id = id;
         let left = self.slab.at(id).left;
@@ -100,8 +101,9 @@ impl<E: Copy> State<E> {
         self.put_back(id);
     }
 
-    /// Free pieces, or free driver allocations, whose work is over, of at most `bytes`
-    /// bytes together or one more: each as a busy block with its piece.
+    /// Takes free pieces, or free driver allocations, to be given back: at most `bytes` bytes or
+    /// one piece more. Their work is complete, and they were freed at least `age` ticks ago.
+    /// Returns each as a busy block with its address and piece.
     pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
         let mut free = Vec::new();
         let mut at = 0;
@@ -112,7 +114,7 @@ impl<E: Copy> State<E> {
             }
         }
         if !self.settings.backing.is_pages() {
-            // What nothing asked for longest is the least likely to be asked for next.
+            // The least recently used is the least likely to be requested next.
             free.sort_by_cached_key(|id| self.last_use(*id));
         }
         let mut found = Vec::new();
@@ -150,8 +152,8 @@ impl<E: Copy> State<E> {
         sum
     }
 
-    /// What [`State::evict`] found has gone back to the driver.
-    /// Pieces were taken out of the figures before.
+    /// Records that a result of [`State::evict`] was given back to the driver. For pieces, the
+    /// bytes held were reduced before.
     pub fn evicted(&mut self, id: Id, address: u64, piece: Piece) {
         self.tells = false;
         if self.settings.backing.is_pages() {

@@ -1,46 +1,51 @@
-//! How large a piece of new memory is.
+//! Size of a piece of new memory.
 //!
-//! A piece is mapped and moved as a whole. One block can keep all of it from being used elsewhere, so that small
-//! pieces hold less; but each costs 40 to 60 µs to get (measured on an H100, the same from 2 to 256 MiB), so that few
-//! pieces are faster. Both follow the request: a piece is a small share of it, so that the blocks that come after it
-//! in the same place, which are of its size as a rule, fill many pieces. A pool that holds much may have larger ones:
-//! what one of them keeps is a small share of what is held.
+//! A piece is mapped and moved as a whole. One block can keep all of it from being used elsewhere,
+//! so small pieces withhold less memory. But few pieces are faster, because each costs 40 to 60 µs
+//! to get (measured on an H100, the same from 2 to 256 MiB).
+//!
+//! The size follows the request. A piece is a small share of it, because later blocks in the same
+//! place usually have the request's size and fill many pieces. A pool that holds much may have
+//! larger pieces: one piece is then a small share of the memory held.
 //!
 //! The shares were chosen on recordings (docs/measurements/2026-11-25-pages.md).
 
 use crate::pool::state::State;
 
-/// Where memory comes and goes, a piece is this share of the request, of one or two pages or this share of what is held.
+/// Divisor of a request for its pieces, once memory is freed regularly. A piece has at most 2
+/// pages, or this share of the memory held if that is more.
 const OF_WHAT_GOES: u64 = 16;
 const PAGES_OF_WHAT_GOES: u64 = 2;
 const OF_HELD_THAT_GOES: u64 = 2048;
-/// Where it stays (the weights of a model, and all that comes before the first free), a larger one.
+/// Divisor of a request for its pieces while memory stays: the weights of a model, and all memory
+/// before the first frees. The limits in pages follow.
 const OF_WHAT_STAYS: u64 = 32;
 const PAGES_OF_WHAT_STAYS: (u64, u64) = (2, 8);
-/// Of pages above the driver's smallest more: who chose them wants few pieces.
+/// Limits for pages above the driver's smallest: users who choose them want few pieces.
 const LARGE_PAGES_OF_WHAT_STAYS: (u64, u64) = (8, 16);
 const SMALLEST_PAGE: u64 = 2 << 20;
 const OF_HELD_THAT_STAYS: u64 = 512;
-/// A request of gigabytes is got in about this many pieces, of at most 512 pages: 1 GiB of the smallest pages. One that is
-/// larger than all that is allocated is got in fewer: it must be fast, and little will come beside it.
+/// Number of pieces for a request of gigabytes, each of at most 512 pages: 1 GiB of the smallest
+/// pages. A request larger than all allocated memory gets fewer: it must be fast, and little will
+/// be allocated beside it.
 const PIECES_OF_LARGE: u64 = 256;
 const PIECES_OF_LARGEST: u64 = 128;
 const MOST_PAGES: u64 = 512;
-/// From this number of pages on (8 GiB with pages of 2 MiB) such a request usually reserves memory for the rest of the run: a
-/// key-value cache, or what a framework preallocates.
+/// Number of pages (8 GiB with pages of 2 MiB) from which such a request usually reserves memory
+/// for the rest of the run: a key-value cache, or a framework's preallocated memory.
 const VAST: u64 = 4096;
 const PIECES_OF_VAST: u64 = 16;
-/// The first and last pieces of the memory that it gets have about this number of pages, and those further in more: after its end
-/// small blocks are cut from its ends, and keep no more than the pieces there.
+/// Number of pages of the first and last pieces of such a request; the pieces between are larger.
+/// After it is freed, small blocks are cut from its ends, and so hold only the small pieces there.
 const PAGES_AT_ENDS: u64 = 32;
-/// During a first fill a small request gets memory for those that come after it: this share of what is allocated, and
-/// at most 16 pages.
+/// Divisor of the allocated bytes. During a first fill, a small request gets this share in advance
+/// for later requests, at most 16 pages.
 const AHEAD: u64 = 2048;
 const MOST_PAGES_AHEAD: u64 = 16;
 
 impl<E: Copy> State<E> {
-    /// Bytes of the next piece of new memory for a request of `need` bytes, of which `room` bytes lack memory here, and `done`
-    /// bytes before them got it.
+    /// Bytes of the next piece of new memory for a request of `need` bytes. Before it, `done` bytes
+    /// have got memory here; `room` bytes still lack it.
     pub fn piece_size(&self, need: u64, done: u64, room: u64) -> u64 {
         let page = self.settings.page;
         let (pages, held) = (need / page, self.stats.reserved / page);
@@ -69,8 +74,9 @@ impl<E: Copy> State<E> {
         room.min(piece)
     }
 
-    /// Bytes, in whole pages, that a request gets at least if it needs new memory: what it does not use is free for the
-    /// next. 0 unless memory is being filled for the first time.
+    /// Minimum bytes of new memory, in whole pages, for a request that needs any. The part that it
+    /// does not use is free for the next request. 0 unless memory is being filled for the first
+    /// time.
     pub fn ahead(&self) -> u64 {
         if self.freed_more_than(64) {
             return 0;
@@ -79,7 +85,8 @@ impl<E: Copy> State<E> {
         (self.stats.allocated / AHEAD / page).min(MOST_PAGES_AHEAD) * page
     }
 
-    /// Whether more than this share of what is allocated was freed since the pool was last empty.
+    /// True if more than 1/`share` of the allocated bytes was freed since the pool last gave back
+    /// all free memory.
     fn freed_more_than(&self, share: u64) -> bool {
         self.stats.freed_bytes - self.calm > self.stats.allocated / share
     }

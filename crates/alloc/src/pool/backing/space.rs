@@ -1,4 +1,4 @@
-//! The addresses of a pool: which of them have memory, and what memory that is.
+//! The addresses of a pool, and the memory mapped there.
 
 use crate::pool::block::Id;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,23 +10,23 @@ pub(in crate::pool) const SMALL: u64 = 256 << 10;
 /// Physical memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pool) struct Piece {
-    /// The driver's handle.
+    /// Handle of the driver's piece; 0 for a driver allocation.
     pub handle: u64,
     pub bytes: u64,
-    /// It may be registered outside the process: it must neither move nor go back.
+    /// True if it may be registered outside the process: it must neither move nor be given back.
     pub pinned: bool,
 }
 
-/// Where memory is.
+/// Addresses of a pool, with their memory.
 pub(in crate::pool) struct Space {
     /// The pieces in use, by address; without pages the driver's allocations.
     pub pieces: BTreeMap<u64, Piece>,
-    /// Ranges without memory, small and large part.
+    /// Addresses of ranges without memory, in the parts for small and for large requests.
     pub unmapped: [BTreeSet<u64>; 2],
-    /// Where pieces, by their handles, are still mapped after they have moved: to be unmapped when the
-    /// work there is over.
+    /// Former places of moved pieces that are still mapped, as blocks with the pieces' handles.
+    /// They are unmapped when the work there is complete.
     pub stale: Vec<(Id, u64)>,
-    /// The first blocks of ranges that have nothing to do with each other, by address.
+    /// First blocks of contiguous ranges, by address. Ranges are not contiguous with each other.
     pub firsts: BTreeMap<u64, Id>,
     /// True once addresses have been reserved.
     pub is_reserved: bool,
@@ -53,7 +53,7 @@ impl Space {
         }
     }
 
-    /// The first block of the range of neighbours that an address may lie in.
+    /// First block of the contiguous range that may contain an address.
     pub fn first(&self, address: u64) -> Option<Id> {
         self.firsts.range(..=address).next_back().map(|(_, id)| *id)
     }

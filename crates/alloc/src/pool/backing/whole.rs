@@ -1,5 +1,5 @@
-//! Pools of driver allocations in one context ([`Backing::Whole`](crate::pool::Backing::Whole)). An allocation is for one
-//! block at a time, and goes back to the driver as it came.
+//! Pools of driver allocations in one context ([`Backing::Whole`](crate::pool::Backing::Whole)). An
+//! allocation serves one block at a time, and is given back to the driver as a whole.
 
 use super::mapping::Mode;
 use super::space::Piece;
@@ -13,21 +13,22 @@ use crate::size_class::{PAGE, page_bytes};
 use crate::types::{Grant, PATIENCE, Source};
 use std::sync::atomic::Ordering;
 
-/// Percent of the most bytes allocated so far that a pool may hold before free allocations go back, and bytes that it
-/// may hold in any case. More gained little on recordings.
+/// Percent of its budget that a pool may hold before it gives free allocations back, and the bytes
+/// allowed in any case (`FLOOR`). Higher values gained little on recordings.
 const SHARE: u64 = 150;
 const FLOOR: u64 = 256 << 20;
-/// A block serves requests that are smaller by one part in this many at most, and by one where the alternative is to give
-/// memory back.
+/// Divisor of a request for the bytes by which its block may exceed it. `LOOSE` applies where the
+/// pool would otherwise give memory back.
 const SLACK: u64 = 8;
 const LOOSE: u64 = 2;
-/// Part of a device that stays free for what takes memory from the driver itself, one byte in this many, and the least
-/// bytes of it.
+/// Divisor of a device's memory for the part left free for direct users of the driver, and the
+/// minimum of this part in bytes.
 const MARGIN_PART: u64 = 100;
 const MARGIN_FLOOR: u64 = 256 << 20;
 
 impl<D: Driver> Pool<D> {
-    /// A driver allocation for a request.
+    /// Gets a driver allocation for a request. A pool that would hold too much first tries a larger
+    /// free block, then gives free allocations back.
     pub(in crate::pool) fn grow_whole(
         &self,
         driver: &D,
@@ -59,7 +60,7 @@ impl<D: Driver> Pool<D> {
         let queue = state.queues.of(stream);
         let Some(id) = state.allocated(address, need) else {
             drop(state);
-            // The driver's answer does not matter: out of memory is the answer here.
+            // The driver's answer does not matter: the request fails as out of memory.
             let _ = driver.release(home, address, need);
             return Err(D::OUT_OF_MEMORY);
         };
@@ -72,7 +73,8 @@ impl<D: Driver> Pool<D> {
         Ok(grant)
     }
 
-    /// A block that is larger than others may be: better than to give memory back and get other memory.
+    /// Takes a block that may exceed the request by more than usual. This is better than to give
+    /// memory back and get other memory.
     fn take_loosely(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
         self.state.lock().is_loose = true;
         let grant = self.take(stream, bytes, true);
@@ -91,8 +93,9 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Gives the driver the allocation of a block that is in no bin. It is forgotten first: the driver may give its
-    /// address to another pool or to the program at once. True if the driver took it.
+    /// Gives the allocation of a block that is in no bin back to the driver. The pool forgets it
+    /// first, because the driver may give its address to another pool or to the program at once.
+    /// Returns true if the driver took it.
     pub(in crate::pool) fn end_allocation(&self, driver: &D, home: Home, id: Id) -> bool {
         let mut state = self.state.lock();
         let block = state.slab.at(id);
@@ -113,13 +116,14 @@ impl<D: Driver> Pool<D> {
         is_gone
     }
 
-    /// True if a block was exported at some time: [`Pool::release_exported`] is to follow each free.
+    /// True if a block was exported at some time: [`Pool::release_exported`] must follow each free.
     #[inline]
     pub fn has_exported(&self) -> bool {
         self.has_exported.load(Ordering::Relaxed)
     }
 
-    /// Gives the driver the allocations of exported blocks that were freed, after their work. Returns the bytes.
+    /// Gives the allocations of freed exported blocks back to the driver, after their work. Returns
+    /// the bytes given back.
     pub fn release_exported(&self, driver: &D) -> u64 {
         let Some(_misses) = self.misses.try_lock_for(PATIENCE) else {
             return 0;
@@ -127,7 +131,8 @@ impl<D: Driver> Pool<D> {
         self.end_exported(driver, true)
     }
 
-    /// As [`Pool::release_exported`], by a miss; without `waits` only where the work is known to be complete.
+    /// Does the work of [`Pool::release_exported`] under the lock of misses. Without `waits`, frees
+    /// only allocations whose work is known to be complete.
     pub(in crate::pool) fn end_exported(&self, driver: &D, waits: bool) -> u64 {
         let mut state = self.state.lock();
         let Backing::Whole(home) = state.settings.backing else {
@@ -150,7 +155,8 @@ impl<D: Driver> Pool<D> {
         given
     }
 
-    /// The context of the allocations has ended, and they with it. Returns the bytes that were handed out and held.
+    /// Takes note that the context of the allocations has ended, and the allocations with it.
+    /// Returns the former numbers of bytes allocated and held.
     pub fn home_gone(&self, driver: &D) -> (u64, u64) {
         let _misses = self.misses.lock();
         let mut state = self.state.lock();
@@ -161,8 +167,9 @@ impl<D: Driver> Pool<D> {
         gone
     }
 
-    /// The program depends on a block: natively these captures, by their numbers, would have refused its allocation. Its
-    /// memory is not used again while one of them can end in a graph, however short memory is.
+    /// Keeps a block that the program depends on. Natively, the captures with these numbers would
+    /// have refused its allocation. Its memory is not used again while one of them can end in a
+    /// graph, even if memory is short.
     pub fn keep(&self, address: u64, captures: Vec<u64>) {
         let mut state = self.state.lock();
         if let Some(id) = state.beginning(address) {
@@ -170,7 +177,8 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// The same for a block that is about to be freed, which the captures that are open would have refused.
+    /// Keeps a block that is about to be freed. Natively, the open captures would have refused the
+    /// free.
     pub fn keep_freed(&self, address: u64) {
         let mut state = self.state.lock();
         if let Some(id) = state.beginning(address) {
@@ -189,13 +197,13 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// The use of a free block, as a number that grows with time in one queue.
+    /// Number that orders a queue's free blocks by the time of their last use.
     pub fn last_use(&self, id: Id) -> (u64, u32) {
         let block = self.slab.at(id);
         (block.fence, block.serial)
     }
 
-    /// Takes in a driver allocation, as a block that is in no bin.
+    /// Adds a driver allocation as a busy block that is in no bin.
     fn allocated(&mut self, address: u64, bytes: u64) -> Option<Id> {
         let id = self.add(Block::new(address, bytes, Is::Busy))?;
         self.space.firsts.insert(address, id);
@@ -206,7 +214,7 @@ impl<E: Copy> State<E> {
         Some(id)
     }
 
-    /// Forgets a driver allocation that is in no bin and whole.
+    /// Forgets a driver allocation that is whole and in no bin.
     pub fn deallocated(&mut self, id: Id) {
         let address = self.slab.at(id).address;
         self.map.remove(&address);
@@ -216,7 +224,7 @@ impl<E: Copy> State<E> {
         self.stats.released += 1;
     }
 
-    /// By how many bytes the pool would hold more than it may, with `more` bytes more.
+    /// Bytes by which the pool would exceed its limit with `more` bytes more.
     fn excess(&self, more: u64) -> u64 {
         let share = (self.budget(0) / 100 * SHARE).max(FLOOR);
         self.stats

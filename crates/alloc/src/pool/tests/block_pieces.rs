@@ -1,4 +1,4 @@
-//! The memory behind a block, for other processes.
+//! Tests of the memory of a block as other processes get it.
 
 use super::threads::Slow;
 use crate::handles::{Context, Stream};

@@ -1,4 +1,4 @@
-//! What a program does with memory.
+//! Actions of a program on memory.
 
 use super::machine::{BOTH, Block, HOME, Machine, OF_DEVICE};
 use crate::handles::Stream;
@@ -78,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// Gives a block back on a stream that comes after all its use. `None`: where it was made.
+    /// Frees a block on a stream that is ordered after all its use. `None`: where it was allocated.
     pub fn free(&mut self, block: Block, stream: Option<Stream>) {
         self.keep_freed(&block);
         self.sim().returned(block.grant.address);
@@ -156,7 +156,7 @@ impl Machine {
         }
     }
 
-    /// Whether work of a stream may use a block of a pool that was handed out on another.
+    /// True if work of a stream may use a block of a pool that was handed out on another stream.
     pub fn reaches(&self, stream: Stream, pool: usize, made: Stream) -> bool {
         let allowed = || self.models[pool].access == Some(true);
         let accessors = || self.sim().accessors(made.context);
@@ -164,7 +164,7 @@ impl Machine {
         self.device(stream) == 0 || allowed() && peers()
     }
 
-    /// A request was refused.
+    /// Checks that a refusal of a request is justified.
     fn refused(&mut self, pool: usize, bytes: u64, error: Error) {
         let setting = &self.setting;
         if error != Error::OutOfMemory {

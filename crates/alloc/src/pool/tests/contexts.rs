@@ -1,4 +1,4 @@
-//! What a program does to whole streams, contexts and devices.
+//! Actions of a program on whole streams, contexts and devices.
 
 use super::machine::{Block, HOME, Machine, stream};
 use crate::handles::Context;
@@ -69,7 +69,8 @@ impl Machine {
         self.add_stream(stream(context, Stream::LEGACY));
     }
 
-    /// The blocks of a pool that are for all streams of a context are gone. Returns their bytes.
+    /// Forgets the blocks of a pool that are for all streams of a context that ended. Returns their
+    /// bytes.
     fn lose(&mut self, pool: usize, context: Context) -> u64 {
         let all = std::mem::take(&mut self.live);
         let of_context =
@@ -85,7 +86,7 @@ impl Machine {
         gone.iter().map(|block| block.grant.size).sum()
     }
 
-    /// The context of driver allocations ends, and with it all memory of the pools.
+    /// Ends the context of driver allocations, and with it all memory of the pools.
     fn end_home(&mut self) {
         self.sim().end_allocations();
         for pool in 0..self.models.len() {

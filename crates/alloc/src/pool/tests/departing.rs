@@ -1,4 +1,4 @@
-//! Frees, and questions, while memory is on its way back to the driver.
+//! Tests of frees and look-ups while memory is being given back to the driver.
 
 use super::machine::backing;
 use super::threads::Slow;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// A pool with 20 MiB that are free, and their address.
+/// Makes a pool with 20 MiB of free memory. Returns its address, too.
 fn pool(policy: Policy) -> (Arc<(Slow, Pool<Slow>)>, u64) {
     let settings = Settings {
         backing: backing(policy),
@@ -62,6 +62,6 @@ fn an_address_is_the_pool_s_until_the_driver_has_it() {
     assert!(pool.trim(driver, 0) >= 20 * MIB);
     let (early, answer) = from.recv().expect("memory went back");
     assert_eq!(early, Err(RecvTimeoutError::Timeout));
-    // From then on the driver knows what is there.
+    // By then the driver knows that the memory is freed.
     assert_eq!(answer.recv(), Ok(false));
 }

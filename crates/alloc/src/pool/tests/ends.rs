@@ -1,4 +1,4 @@
-//! Streams, threads and contexts that come and go leave nothing behind.
+//! Tests that streams, threads and contexts leave nothing behind when they end.
 
 use super::machine::backing;
 use super::threads::Slow;
@@ -7,9 +7,9 @@ use crate::handles::Stream;
 use crate::policy::Policy;
 use crate::pool::{Pool, Settings};
 
-/// How many of them come and go.
+/// Number of streams, threads or contexts that a test creates and ends.
 const MANY: u64 = 2_000;
-/// Stream queues at once, at most: what is not over when its stream ends waits for a little.
+/// Most stream queues at a time. The work of a stream that ended may complete a little later.
 const LANES: usize = 24;
 
 fn each_policy(run: impl Fn(&Slow, &Pool<Slow>, u64)) {
@@ -77,7 +77,7 @@ fn contexts_that_are_destroyed() {
         one(driver, pool, stream);
         let grant = pool.allocate(driver, stream, 5_000).expect("memory");
         pool.context_gone(driver, context);
-        // Its block lives on.
+        // The block outlives its context.
         let elsewhere = Stream {
             context: Context(MANY + 1),
             ..stream

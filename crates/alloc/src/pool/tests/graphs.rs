@@ -1,39 +1,39 @@
-//! Captures and graphs of a program: what they recorded must be there when they run.
+//! Captures and graphs of a program. Memory that they recorded must be there when they run.
 
 use super::machine::{Block, Machine};
 use crate::handles::Context;
 use crate::handles::Stream;
 use crate::sim::{Clock, Use};
 
-/// A use of memory that a graph makes when it runs.
+/// Use of memory that a graph makes when it runs.
 #[derive(Clone)]
 struct Recorded {
     used: Use,
     pool: usize,
     made: Stream,
     allocated: Clock,
-    /// The context in which the memory was freed: there, and where its memory may be used, the graph
-    /// may still run.
+    /// The context in which the memory was freed. The graph may still run there, and where that
+    /// context's memory may be used.
     freed: Option<Context>,
 }
 
-/// A capture that is open.
+/// A capture that has begun and not ended.
 pub struct Capture {
     number: u64,
     pub stream: Stream,
     uses: Vec<Recorded>,
 }
 
-/// A graph: what its nodes use.
+/// A graph, with the memory that its nodes use.
 pub struct Graph {
     id: u64,
-    /// The capture that it came from.
+    /// Number of the capture that made it.
     capture: u64,
     uses: Vec<Recorded>,
 }
 
 impl Capture {
-    /// Work that uses blocks becomes a part of the graph.
+    /// Adds work that uses blocks to the graph.
     pub fn record<'a>(&mut self, blocks: impl Iterator<Item = &'a Block>) {
         self.uses.extend(blocks.map(|block| Recorded {
             used: block.whole(),
@@ -46,7 +46,7 @@ impl Capture {
 }
 
 impl Machine {
-    /// The captures that are open.
+    /// Numbers of the open captures.
     pub fn current(&self) -> Vec<u64> {
         self.captures.iter().map(|open| open.number).collect()
     }
@@ -125,10 +125,10 @@ impl Machine {
             .for_each(|block| block.after.join(&now));
     }
 
-    /// A block that graphs use is freed.
+    /// Notes that a block is freed that graphs may use.
     ///
-    /// It must be freed during the graph's capture, or have been allocated then: to replay the graph
-    /// otherwise is the program's own mistake.
+    /// It must be freed during the graph's capture, or have been allocated then. To replay the
+    /// graph otherwise is the program's own mistake.
     pub fn leaves_graphs(&mut self, block: &Block, context: Context) {
         let current = self.current();
         let of_block = |r: &Recorded| r.used.2 == block.number;
@@ -146,13 +146,15 @@ impl Machine {
         }
     }
 
-    /// The captures because of which the driver would refuse `cudaMalloc` and `cudaFree`: every other one.
+    /// Open captures during which the driver would refuse `cudaMalloc` and `cudaFree`: every other
+    /// number.
     fn refusing(&self) -> Vec<u64> {
         let open = self.current().into_iter();
         open.filter(|number| number % 2 == 1).collect()
     }
 
-    /// A block for all streams was handed out, perhaps where the driver would have refused that.
+    /// Notes that a block for all streams was handed out. The driver may have refused that during
+    /// the open captures.
     pub fn keep(&mut self, block: &Block) {
         let refusing = self.refusing();
         if block.is_for_all() && !refusing.is_empty() {
@@ -162,7 +164,8 @@ impl Machine {
         }
     }
 
-    /// A block for all streams is about to be freed, perhaps where the driver would refuse that.
+    /// Notes that a block for all streams is about to be freed. The driver may refuse that during
+    /// the open captures.
     pub fn keep_freed(&mut self, block: &Block) {
         if block.is_for_all() && !self.refusing().is_empty() {
             self.pool(block.pool).keep_freed(block.grant.address);
@@ -171,7 +174,8 @@ impl Machine {
         }
     }
 
-    /// Memory of a pool that was freed is no graph's any more, but for what the driver would not have freed.
+    /// Removes freed memory of a pool from all graphs, except memory that the driver would not have
+    /// freed.
     pub fn forget_freed(&mut self, pool: usize) {
         let kept = &self.kept;
         let stays = |r: &Recorded, capture: u64| {
@@ -186,7 +190,7 @@ impl Machine {
         }
     }
 
-    /// Memory that graphs use is gone with its device or context.
+    /// Removes memory from all graphs that ended with its device or context.
     pub fn forget_memory(&mut self, gone: impl Fn(u64) -> bool) {
         let graphs = self.graphs.iter_mut().map(|graph| &mut graph.uses);
         let captures = self.captures.iter_mut().map(|capture| &mut capture.uses);

@@ -1,4 +1,4 @@
-//! The number of times that a pool looks for a block by its address.
+//! Tests of the number of times that a pool looks for a block by its address.
 
 use super::machine::stream;
 use super::program::MIB;
@@ -15,7 +15,7 @@ thread_local! {
     static LOOK_UPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts what the thread looks up, adds and removes.
+/// Counts the look-ups, additions and removals of the thread.
 #[derive(Clone, Copy, Default)]
 pub struct Counted(FxBuildHasher);
 
@@ -82,12 +82,12 @@ fn look_ups<T>(call: impl FnOnce() -> T) -> (u32, T) {
 fn a_free_looks_its_block_up_once() {
     let pair = Pair::new();
     for handle in [ALL, ORDERED] {
-        // What the first ones leave in place serves the others.
+        // Later frees reuse what the first one leaves in place.
         for is_warm in [false, true, true] {
             for current in [None, Some(CONTEXT), Some(OTHER)] {
                 let block = pair.allocate(handle);
                 let (count, freed) = look_ups(|| pair.free_in_context(block, current));
-                // A block of a stream stays without a context, and is freed in any other way.
+                // A stream's block is not freed without a context, but is freed in any other way.
                 match (handle, current) {
                     (ALL, _) => assert_eq!(freed, Ok(CONTEXT)),
                     (_, None) => {
@@ -134,7 +134,7 @@ fn a_pair_in_a_thread_cache_looks_its_block_up_once_for_each_call() {
     let (count, freed) = look_ups(|| pair.free(block, ORDERED));
     assert!(freed.is_ok());
     assert_eq!(count, 1);
-    // In its caller's hands, and freed without a stream.
+    // The block is in its caller's hands, and is freed without a stream.
     let block = pair.allocate(ORDERED);
     assert_eq!(
         pair.free_in_context(block, None),

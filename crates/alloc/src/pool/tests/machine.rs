@@ -1,5 +1,5 @@
-//! A program on its way. It is right by itself: memory is used after its allocation and freed after its
-//! use, in the order of streams.
+//! Runs a program, which is correct by itself. It uses memory after the allocation and frees it
+//! after the use, in stream order.
 
 use super::graphs::{Capture, Graph};
 use super::model::Model;
@@ -15,28 +15,30 @@ use crate::types::Grant;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The contexts, the first two of the pools' device 0, and the last one of device 1.
+/// The contexts: the first two on device 0, which the pools are for, and the last on device 1.
 pub const CONTEXTS: [(Context, i32); 3] = [(Context(1), 0), (Context(2), 0), (Context(3), 1)];
-/// The pool of `cudaMalloc`: its blocks are for all streams of a context. The others' belong to one.
+/// The pool of `cudaMalloc`. Its blocks are for all streams of a context, and other pools' blocks
+/// for one stream.
 pub const OF_DEVICE: usize = 2;
-/// Stands for the first pool, where a request is for all streams of its context: that pool serves both families.
+/// Stands for the first pool, with requests for all streams of their context: that pool serves both
+/// families.
 pub const BOTH: usize = 3;
 
-/// A block in the program's hands.
+/// A block that the program holds.
 pub struct Block {
     pub grant: Grant,
     pub pool: usize,
     pub stream: Stream,
     pub number: u64,
-    /// The captures that were open when it was handed out.
+    /// Captures that were open when it was handed out.
     pub captures: Vec<u64>,
-    /// Its allocation, and all its use.
+    /// Clocks of its allocation, and of all its use.
     pub allocated: Clock,
     pub after: Clock,
 }
 
 impl Block {
-    /// Whether it is for all streams of the context that it was allocated in.
+    /// True if it is for all streams of the context that it was allocated in.
     pub fn is_for_all(&self) -> bool {
         !self.stream.is_ordered()
     }
@@ -46,7 +48,7 @@ impl Block {
     }
 }
 
-/// A program on its way, and a naive model of what the pools should tell.
+/// A running program, and a naive model of the figures that the pools should report.
 pub struct Machine {
     pub world: Arc<World>,
     pub probes: Vec<Probe>,
@@ -57,10 +59,10 @@ pub struct Machine {
     pub live: Vec<Block>,
     pub captures: Vec<Capture>,
     pub graphs: Vec<Graph>,
-    /// Blocks, by number, with the captures that they are kept for.
+    /// Captures that each block is kept for, by the number of the block.
     pub kept: HashMap<u64, Vec<u64>>,
     pub next: u64,
-    /// Operations done.
+    /// Number of operations so far.
     pub done: u64,
 }
 
@@ -70,7 +72,7 @@ pub const HOME: Home = Home {
     born: 0,
 };
 
-/// The memory of pools under a policy.
+/// Returns the memory of pools under a policy.
 pub fn backing(policy: Policy) -> Backing {
     match policy {
         Policy::Vmm => Backing::Pages,
@@ -104,7 +106,7 @@ pub fn stream(context: Context, handle: u64) -> Stream {
     }
 }
 
-/// Runs a program and tells what the device found.
+/// Runs a program and returns the errors that the device found.
 ///
 /// # Panics
 /// If a pool's own figures or answers are wrong.
@@ -172,7 +174,7 @@ impl Machine {
         &self.world.pools[pool]
     }
 
-    /// Does something to each pool.
+    /// Calls a function for each pool.
     pub fn each(&self, f: impl Fn(&Pool<Probe>, &Probe)) {
         self.world
             .pools
@@ -215,7 +217,8 @@ impl Machine {
             }
             Action::FreeTwice { pool } => self.free_twice(pool),
             Action::Launch { stream, blocks } => {
-                // Often where it becomes a part of a graph, if there is such a stream.
+                // Often on a capturing stream, if there is one, so that it becomes a part of a
+                // graph.
                 let capture = self.captures.get(stream % 4).map(|capture| capture.stream);
                 let stream = capture.unwrap_or(self.streams[stream % self.streams.len()]);
                 self.launch(stream, &blocks);
@@ -314,7 +317,7 @@ impl Machine {
         }
     }
 
-    /// An error that was asked for.
+    /// Checks that an error was asked for by the setting.
     pub fn expect(&self, error: Error) {
         let asked = self
             .setting
@@ -338,7 +341,7 @@ impl Machine {
         self.captures.iter().any(|capture| capture.stream == stream)
     }
 
-    /// The n-th stream that captures nothing and is as it should be.
+    /// Finds the n-th stream that captures nothing and fulfils a condition.
     pub fn stream(&self, n: usize, is: impl Fn(&Self, Stream) -> bool) -> Option<Stream> {
         let fits = |s: &&Stream| !self.is_capturing(**s) && is(self, **s);
         let fitting: Vec<&Stream> = self.streams.iter().filter(fits).collect();
@@ -350,7 +353,7 @@ impl Machine {
         self.sim().add_stream(stream);
     }
 
-    /// A stream with a handle that may have been another's.
+    /// Adds a stream with a handle that may have been another's.
     fn new_stream(&mut self, context: Context) {
         let taken = |handle: &u64| !self.streams.contains(&stream(context, *handle));
         let free = (16..20).find(taken);

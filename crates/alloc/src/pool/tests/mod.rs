@@ -1,4 +1,4 @@
-//! The pools against a simulated device that watches them.
+//! Tests of the pools against a simulated device that watches them.
 
 mod block_pieces;
 mod blocks;

@@ -1,4 +1,4 @@
-//! What a pool should tell about itself, counted naively.
+//! Naive count of the figures that a pool should report.
 
 use super::machine::{Machine, OF_DEVICE};
 use super::program::{Ending, MIB};
@@ -10,12 +10,12 @@ use crate::sim::{Call, Probe};
 use crate::size_class::page_bytes;
 use crate::types::Grant;
 
-/// Operations between two looks at everything.
+/// Operations between two comparisons of all blocks and pieces.
 const EVERY: u64 = 8;
-/// Operations between two looks at figures, where there are thread caches.
+/// Operations between two comparisons of figures, if there are thread caches.
 const UNSEEN: u64 = 24;
 
-/// One pool's figures.
+/// Figures that one pool should report.
 pub struct Model {
     pub max_size: u64,
     granted: u64,
@@ -27,14 +27,14 @@ pub struct Model {
     live: u64,
     peak_requested: u64,
     peak_allocated: u64,
-    /// The highest bytes held that were seen between operations.
+    /// Most bytes held that were seen between operations.
     seen_reserved: u64,
-    /// Whether the other device may use its memory; `None`: there is no telling.
+    /// True if the other device may use its memory. `None`: it is not known.
     pub access: Option<bool>,
     pub last_freed: Option<u64>,
-    /// Pieces that ended with their device.
+    /// True if pieces ended with their device.
     lost: bool,
-    /// Blocks that graphs held and that came back because memory was short.
+    /// Number of blocks that graphs held and that were freed because memory was short.
     given_up: u64,
 }
 
@@ -89,17 +89,17 @@ impl Model {
     }
 }
 
-/// What a look into a pool found.
+/// Sums and blocks found in a pool.
 struct Audit {
     live: u64,
     free: u64,
     quarantined: u64,
     pieces: u64,
-    /// Blocks that are handed out.
+    /// Address ranges of blocks that are handed out, or kept for captures.
     taken: Vec<(u64, u64)>,
 }
 
-/// Looks at every block of a pool.
+/// Checks every block of a pool.
 ///
 /// # Panics
 /// If they contradict each other.
@@ -142,7 +142,7 @@ fn audit(pool: &Pool<Probe>, pages: bool) -> Audit {
             Is::Busy => panic!("a busy block while no thread works: {block:?}"),
         }
         free += usize::from(block.state == Is::Free);
-        // What captures keep is not free either, however short memory is.
+        // Blocks kept for captures are not free either, however short memory is.
         let is_kept = block.state == Is::Quarantined && state.captures.is_kept(id);
         if block.state == Is::Live || is_kept {
             found.taken.push((block.address, block.end()));
@@ -164,16 +164,17 @@ fn audit(pool: &Pool<Probe>, pages: bool) -> Audit {
 }
 
 impl Machine {
-    /// Compares what the pools tell with what they did.
+    /// Compares the figures of the pools with the model.
     pub fn check(&mut self) {
         for number in 0..self.models.len() {
             let given_up = self.pool(number).given_up();
             if std::mem::replace(&mut self.models[number].given_up, given_up) != given_up {
-                // Natively they were free: to run such a graph on is the program's own mistake.
+                // Natively these blocks were free: to run such a graph again is the program's own
+                // mistake.
                 self.forget_freed(number);
             }
         }
-        // A look calls in what is in thread caches.
+        // Reading the figures flushes the thread caches.
         if self.setting.threads > 0 && !self.done.is_multiple_of(UNSEEN) {
             return;
         }
@@ -199,7 +200,7 @@ impl Machine {
                 assert_eq!(peaks, (model.peak_allocated, model.peak_requested));
             }
             assert!(stats.peak_allocated >= stats.allocated);
-            // The part of streams, as the attributes of a pool have it.
+            // The part of streams, as a pool's attributes report it.
             let (used, reserved) = (stats.requested_on_streams(), stats.reserved_on_streams());
             assert!(used <= reserved && reserved <= held.next_multiple_of(2 * MIB));
             assert!(stats.peak_requested_on_streams() >= used);
@@ -233,7 +234,7 @@ impl Machine {
             }
             if self.setting.fail.is_none() {
                 assert_eq!(stats.moved + stats.aliased, self.sim().moves(number));
-                // What the stream could have waited for is counted elsewhere.
+                // Waits that a stream could have made are counted elsewhere.
                 let calls = [Call::Wait, Call::Drain].map(|call| self.sim().calls(number, call));
                 assert!(stats.host_waits <= calls.into_iter().sum());
                 if let Some(access) = model.access
@@ -254,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// Out of memory is honest: what is free could not have served.
+    /// Checks a refusal for lack of memory: the free memory could not have served the request.
     pub fn check_refusal(&self, pool: usize, bytes: u64) {
         let pages = self.setting.policy == Policy::Vmm;
         let busy: Vec<u64> = (0..self.models.len())
@@ -279,7 +280,7 @@ impl Machine {
         );
     }
 
-    /// Everything is given back in the end, also what calls that failed had to do with.
+    /// Frees everything at the end, also memory that failed calls were for.
     pub fn end(mut self) -> Vec<String> {
         self.sim().fail(None);
         while !self.captures.is_empty() {
@@ -354,7 +355,7 @@ impl Machine {
         }
     }
 
-    /// One pool asks for all that there is; what the others hold free is no obstacle.
+    /// Requests all memory there is for one pool. Free memory of other pools must not prevent it.
     fn ask_for_all(&mut self) {
         let pinned = (0..self.models.len())
             .map(|n| self.sim().pinned(n))

@@ -1,4 +1,4 @@
-//! Every step that keeps memory safe is needed: each one left out is noticed.
+//! Checks that every step that keeps memory safe is needed: a test fails without it.
 
 use super::machine::run;
 use super::program::{Action, Ending, MIB, Setting, program, setting};
@@ -8,10 +8,10 @@ use crate::sim::{Call, Mistake};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// Programs that are tried at most.
+/// Most programs that are tried for one mistake.
 const MOST: usize = 20_000;
 
-/// The same random programs for every mistake, most of them with pages.
+/// Random programs, the same for every mistake, most of them with pages.
 struct Programs {
     runner: TestRunner,
     made: Vec<(Setting, Vec<Action>)>,
@@ -38,7 +38,8 @@ impl Programs {
         &self.made[n]
     }
 
-    /// How many programs it takes until one goes wrong that would not without the mistake, and how.
+    /// Tries programs until one fails because of the mistake. Returns the number of programs, and
+    /// the error.
     fn until(&mut self, mistake: Mistake) -> Option<(usize, String)> {
         let script = script(mistake);
         let tried = if script.is_some() { 1 } else { MOST };
@@ -92,7 +93,7 @@ fn synchronize(stream: usize) -> Action {
     }
 }
 
-/// A program that shows a mistake which random programs seldom run into.
+/// Returns a program that shows a mistake which random programs seldom show.
 fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
     let capture = || Action::Capture { stream: 0 };
     let recorded = |block| Action::Launch {
@@ -105,7 +106,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
         return None;
     };
     let (setting, actions) = match mutation {
-        // Handed out during one capture, freed during another.
+        // The block is handed out during one capture and freed during another.
         Mutation::NoHoldBack => (
             PLAIN,
             vec![
@@ -120,7 +121,8 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 replay(0),
             ],
         ),
-        // A stream waits for another and takes half of what that freed; a new one the other half.
+        // A stream waits for another and takes half of the memory freed there. A new stream takes
+        // the other half.
         Mutation::KeepOrder => (
             PLAIN,
             vec![
@@ -134,8 +136,8 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 allocate(2, 2 * MIB),
             ],
         ),
-        // A graph's block was freed on a stream that is gone, whose queue another context's stream
-        // would get; the graph runs once more before it ends.
+        // A graph's block was freed on a stream that ended. Another context's stream would get its
+        // queue. The graph runs once more before it ends.
         Mutation::WaitElsewhere => (
             PLAIN,
             vec![
@@ -153,8 +155,8 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
                 allocate(0, 2 * MIB),
             ],
         ),
-        // The place with the fewest missing bytes takes a part of a large piece, and the rest is too
-        // little.
+        // The place with the fewest missing bytes takes a part of a large piece, and the rest is
+        // too small.
         Mutation::NoLastResort => (
             Setting {
                 page: 8 * MIB,
@@ -186,7 +188,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
     Some((setting, actions))
 }
 
-/// The steps of this pool.
+/// Steps that keep this pool's memory safe.
 const STEPS: [Mutation; 48] = [
     Mutation::NoFence,
     Mutation::OlderFence,

@@ -1,4 +1,4 @@
-//! Requests that wait for other streams while other threads free memory and contexts end.
+//! Tests of requests that wait for other streams, while other threads free memory and contexts end.
 
 use super::threads::Slow;
 use crate::handles::{Context, Stream};
@@ -7,7 +7,7 @@ use crate::types::Source;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
-/// Delay of an event in a test that needs work in flight to its end.
+/// Delay of an event that never completes during a test.
 const NEVER: u64 = 1 << 40;
 
 fn stream(context: u64) -> Stream {
@@ -19,14 +19,14 @@ fn a_free_during_the_wait_costs_no_memory() {
     let ours = Arc::new((Slow::new(NEVER), Pool::new(0, Settings::default())));
     let (driver, pool) = &*ours;
     let of_one = |_| pool.allocate(driver, stream(1), MIB).expect("memory");
-    // Two pages: a free block of a whole page could move.
+    // There are two pages: a free block of a whole page could move.
     let blocks: Vec<_> = (0..4).map(of_one).collect();
     let held = pool.stats().reserved;
     pool.free(stream(1), blocks[0].address, |_| ())
         .expect("a free");
     let other = ours.clone();
     let neighbour = blocks[1].address;
-    // The block before it would be a part of this one, and wait for a later fence.
+    // A merge with the block before it would make that block wait for a later fence.
     let free = move || {
         other.1.free(stream(1), neighbour, |_| ()).expect("a free");
     };
@@ -62,7 +62,7 @@ fn a_context_that_ends_voids_no_event_of_the_device() {
 #[test]
 fn work_is_complete_once_no_context_is_left() {
     let (driver, pool) = (Slow::new(NEVER), Pool::new(0, Settings::default()));
-    // Apart from each other: the block between them is live.
+    // They are not adjacent: the block between them is live.
     for context in [1, 3, 2] {
         let grant = pool.allocate(&driver, stream(context), 4 * MIB);
         grant.expect("memory");

@@ -1,4 +1,4 @@
-//! How many pieces requests are got in.
+//! Tests of the number of pieces that requests get their memory in.
 
 use super::threads::Slow;
 use crate::handles::{Context, Stream};
@@ -11,7 +11,7 @@ const STREAM: Stream = Stream {
     thread: 0,
 };
 
-/// The pieces that a request of an empty pool is got in.
+/// Number of pieces for a request to an empty pool.
 fn pieces_of_first(bytes: u64) -> u64 {
     let driver = Slow::with_capacity(0, 64 << 30);
     let pool = Pool::new(0, Settings::default());
@@ -37,7 +37,8 @@ fn small_blocks_at_the_ends_of_what_was_a_vast_one_keep_little() {
     let free = |address| pool.free(STREAM, address, |_| ()).expect("a free");
     let vast = allocate(16 << 30);
     free(vast);
-    // The one at the beginning is cut from it, and that at the end from what the next large block leaves.
+    // The first is cut from the beginning of the vast block. The last is cut from what the next
+    // large block leaves at the end.
     let first = allocate(3 * MIB);
     let most = allocate((16 << 30) - 12 * MIB);
     let last = allocate(6 * MIB);
@@ -77,7 +78,7 @@ fn a_pool_that_holds_much_gets_larger_pieces() {
     assert_eq!(pieces(24 << 30).1, 256);
     let (second, _) = pieces(4 << 30);
     pool.free(STREAM, second, |_| ()).expect("a free");
-    // Memory comes and goes now: a 2048th of 60.5 GiB is 30 MiB.
+    // Memory was freed by now, so the share is smaller: a 2048th of 60.5 GiB is 30 MiB.
     assert_eq!(pieces(4608 * MIB).1, 18);
 }
 
@@ -96,7 +97,7 @@ fn a_first_fill_gets_memory_ahead_of_small_requests() {
     let last = allocate(1 << 30).address;
     pool.free(STREAM, last, |_| ()).expect("a free");
     pool.trim(&driver, 1);
-    // Something was freed: the next request gets what it needs.
+    // A block was freed before: the next request gets only what it needs.
     let reserved = pool.stats().reserved;
     allocate(2 * MIB);
     assert_eq!(pool.stats().reserved - reserved, 2 * MIB);

@@ -7,23 +7,24 @@ use proptest::prelude::*;
 
 pub const MIB: u64 = 1 << 20;
 
-/// One thing that a program does. Numbers are taken modulo what there is.
+/// One action of a program. An index is taken modulo the number of items.
 #[derive(Clone, Debug)]
 pub enum Action {
     Allocate {
         pool: usize,
-        /// Or any of the context, in the pool of `cudaMalloc`.
+        /// The stream, or any stream of its context in the pool of `cudaMalloc`.
         stream: usize,
         bytes: u64,
-        /// Whether it writes the memory at once.
+        /// True if it writes the memory at once.
         writes: bool,
     },
-    /// On the stream that the block was allocated on; or on any, after all that uses it.
+    /// Frees on the stream that the block was allocated on, or on any stream after all use of the
+    /// block.
     Free {
         block: usize,
         on: Option<usize>,
     },
-    /// Without a stream, in a context.
+    /// Frees without a stream, in a context.
     FreeAnywhere {
         block: usize,
         context: usize,
@@ -40,7 +41,7 @@ pub enum Action {
         stream: usize,
         after: usize,
     },
-    /// The device gets on.
+    /// The device completes some work.
     Step {
         stream: usize,
         times: usize,
@@ -51,7 +52,8 @@ pub enum Action {
     EndStream {
         stream: usize,
     },
-    /// Waits for a stream or its context. Meanwhile another thread uses and frees `meanwhile` blocks.
+    /// Waits for a stream or its context. Meanwhile another thread uses and frees `meanwhile`
+    /// blocks.
     Synchronize {
         stream: usize,
         whole: bool,
@@ -111,20 +113,20 @@ pub enum Action {
     },
 }
 
-/// How the last of the memory goes back.
+/// Way in which the last memory is freed at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All is synchronised, then trimmed.
+    /// All work is synchronised, then the pools are trimmed.
     Synchronized,
-    /// The work finishes unseen; the pool finds out.
+    /// The work completes without a synchronisation; the pool finds out.
     Unseen,
-    /// No request asks for it for a while.
+    /// No request uses the memory for a while.
     Decay,
-    /// One pool asks for all that there is.
+    /// One pool requests all memory there is.
     Large,
 }
 
-/// Under which conditions a program runs.
+/// Conditions that a program runs under.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub policy: Policy,
@@ -140,7 +142,8 @@ pub struct Setting {
     pub limit: u64,
     pub fail: Option<(Call, u64, Error)>,
     pub ending: Ending,
-    /// Threads that the program takes turns on, with thread caches; 0: one, and there are no caches.
+    /// Number of threads that the program runs on in turn, with thread caches. 0: one thread, and
+    /// no caches.
     pub threads: u64,
 }
 
@@ -172,7 +175,7 @@ pub fn setting(policy: Policy) -> impl Strategy<Value = Setting> {
             Call::Wait,
         ]
     };
-    // Not every call: what fails may be undone, and that may not fail.
+    // Some calls cannot fail here: a failed call may be undone, and the undo may not fail.
     let error = prop_oneof![Just(Error::OutOfMemory), Just(Error::Failed)];
     let fail = prop_oneof![
         4 => Just(None),
@@ -252,7 +255,7 @@ fn bytes() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// One action; `share` parts in 190 are captures and graphs.
+/// One action; `share` parts in 190 are about captures and graphs.
 fn action(share: u32) -> impl Strategy<Value = Action> {
     let any_stream = 0..16usize;
     let stream = move || any_stream.clone();

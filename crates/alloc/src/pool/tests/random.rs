@@ -1,4 +1,4 @@
-//! Random programs under all policies and shortages.
+//! Tests with random programs under all policies and shortages.
 
 use super::machine::run;
 use super::program::{program, setting};
@@ -7,7 +7,7 @@ use crate::sim::Mistake;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `POOL_CASES` random programs, or some.
+/// Number of programs that `POOL_CASES` asks for.
 fn asked() -> Option<u32> {
     std::env::var("POOL_CASES").ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Programs that once went wrong, as the random ones found them.
+//! Programs that random tests found to fail, kept as tests.
 
 use super::machine::run;
 use super::program::{Action, Action::*, Ending, Setting};

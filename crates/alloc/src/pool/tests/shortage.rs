@@ -1,4 +1,4 @@
-//! What goes back while some of it is in use.
+//! Tests of the memory that a pool gives back while some of it is in use.
 
 use super::threads::Slow;
 use crate::handles::Context;
@@ -25,6 +25,6 @@ fn free_memory_around_a_small_block_goes_back() {
     );
     pool.trim(&driver, 0);
     let held = pool.stats().reserved;
-    // No more than the driver's own pools keep.
+    // The limit is what the driver's own pools keep.
     assert!(held <= 32 * MIB, "{held} bytes are held for one MiB");
 }

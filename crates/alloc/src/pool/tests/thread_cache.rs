@@ -1,4 +1,4 @@
-//! Thread caches, one after the other on one thread that stands for several.
+//! Tests of thread caches, on one thread that stands for several in turn.
 
 use super::machine::stream;
 use super::program::MIB;
@@ -16,7 +16,7 @@ struct Program {
 }
 
 impl Program {
-    /// With thread caches.
+    /// Makes a pool with thread caches.
     fn new() -> Program {
         let settings = Settings {
             backing: Backing::Pages,
@@ -32,14 +32,14 @@ impl Program {
         stream(Context(1), handle)
     }
 
-    /// A thread allocates on a stream.
+    /// Allocates on a stream, as this thread.
     fn allocate(&self, thread: usize, handle: u64, bytes: u64) -> Grant {
         per_thread::have(thread);
         let grant = self.pool.allocate(&self.driver, Program::on(handle), bytes);
         grant.expect("memory")
     }
 
-    /// A thread frees on a stream.
+    /// Frees on a stream, as this thread.
     fn free(&self, thread: usize, handle: u64, grant: Grant) -> Result<(), FreeError<()>> {
         per_thread::have(thread);
         let on = Program::on(handle);
@@ -52,7 +52,7 @@ impl Program {
         })
     }
 
-    /// A block in a thread's cache.
+    /// Puts a block into a thread's cache, and returns it.
     fn cached(&self, thread: usize, bytes: u64) -> Grant {
         let grant = self.allocate(thread, STREAM, bytes);
         self.free(thread, STREAM, grant).expect("a free");
@@ -82,7 +82,7 @@ fn a_block_is_freed_once_wherever_it_is() {
         let again = program.free(thread, STREAM, unmerged);
         assert_eq!(again, Err(FreeError::NotLive));
     }
-    // In the caller's hands, and freed by another thread or on another stream.
+    // The block is in the caller's hands, and another thread or another stream frees it.
     for (thread, handle) in [(2, STREAM), (1, STREAM + 1)] {
         let grant = program.allocate(1, STREAM, MIB);
         assert_eq!(program.free(thread, handle, grant), Ok(()));
@@ -174,7 +174,7 @@ fn a_pair_for_all_streams_needs_no_lock_once_its_work_is_complete() {
     let mark = program.pool.mark(Context(1), None, true);
     program.pool.synchronized(&mark);
     let hits = program.pool.stats().hits;
-    // This one has the lock, and borrows the others.
+    // The first allocation takes the lock, and borrows the other blocks.
     let first = program.allocate(1, all, MIB);
     let held = program.pool.hold();
     program.free(1, all, first).expect("a free");
@@ -195,7 +195,7 @@ fn a_pair_for_all_streams_needs_no_lock_once_its_work_is_complete() {
 fn what_was_freed_for_all_streams_waits_for_a_fence() {
     let program = Program::new();
     let all = Stream::ALL;
-    // Each free is of the block that was just handed out: none is ready.
+    // Each free is of the block that was just handed out, so no block is ready.
     for _ in 0..100 {
         let block = program.allocate(1, all, MIB);
         program.free(1, all, block).expect("a free");

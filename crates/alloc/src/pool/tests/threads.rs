@@ -1,4 +1,4 @@
-//! Eight threads at once.
+//! Tests with eight threads at once.
 
 use super::machine::backing;
 use crate::driver::{Driver, Home, PoolId};
@@ -19,9 +19,9 @@ pub struct OutOfMemory;
 
 #[derive(Default)]
 struct Memory {
-    /// Pieces by handle: bytes, and at how many addresses they are.
+    /// Bytes of each piece, and the number of addresses that it is mapped at, by handle.
     pieces: HashMap<u64, (u64, u64)>,
-    /// Where they are: bytes and handle.
+    /// Bytes and handle of the piece at each address.
     mapped: BTreeMap<u64, (u64, u64)>,
     live: BTreeMap<u64, u64>,
 }
@@ -33,9 +33,9 @@ pub struct Slow {
     memory: Mutex<Memory>,
     next: AtomicU64,
     recorded: AtomicU64,
-    /// Events recorded and not retired.
+    /// Number of events recorded and not retired.
     events: AtomicU64,
-    /// Runs once, in the next call that gives memory back or makes a stream wait.
+    /// Runs once, in the next call that frees memory or makes a stream wait.
     pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -44,7 +44,7 @@ impl Slow {
         Slow::with_capacity(delay, 1 << 30)
     }
 
-    /// With another number of bytes of memory than 1 GiB.
+    /// Makes a device with another number of bytes of memory than 1 GiB.
     pub fn with_capacity(delay: u64, capacity: u64) -> Self {
         Slow {
             capacity,
@@ -57,7 +57,7 @@ impl Slow {
         }
     }
 
-    /// A block was handed out: it must be memory, and of no other block.
+    /// Checks a block that was handed out: it must have memory, and share none with another block.
     fn granted(&self, address: u64, bytes: u64) {
         let mut memory = self.memory.lock();
         let mut at = address;
@@ -155,7 +155,7 @@ impl Driver for Slow {
     }
     fn allocate(&self, _: Home, bytes: u64) -> Result<u64, OutOfMemory> {
         let handle = self.create(0, bytes)?;
-        // Each where none was before.
+        // Each block gets an address that no other had.
         let address = handle << 32;
         self.put(address, bytes, handle);
         Ok(address)
@@ -190,7 +190,7 @@ impl Driver for Slow {
     }
 }
 
-/// Xorshift: the same numbers in each run.
+/// Returns the next number of a xorshift generator: the same numbers in each run.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -206,7 +206,8 @@ fn stream(handle: u64) -> Stream {
     }
 }
 
-/// Where there are thread caches, a thread mostly does what leaves blocks in them.
+/// Runs random operations. If `is_contended`, a thread mostly does what leaves blocks in thread
+/// caches.
 fn work(pool: &Pool<Slow>, driver: &Slow, seed: u64, operations: usize, is_contended: bool) {
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut live = Vec::new();
@@ -277,7 +278,7 @@ fn storm(policy: Policy, delay: u64, operations: usize, is_contended: bool) {
     let stats = pool.stats();
     assert_eq!((stats.live, stats.allocated, stats.requested), (0, 0, 0));
     assert_eq!(stats.reserved, driver.held());
-    // Two rounds: the first records what the second asks about.
+    // Two rounds: the second queries the events that the first records.
     (0..=delay + 2).for_each(|_| {
         pool.trim(&driver, 0);
     });

@@ -1,4 +1,4 @@
-//! Driver allocations: which of them go back, and which serve other requests.
+//! Tests of driver allocations that are given back, or serve other requests.
 
 use super::machine::{HOME, backing};
 use super::program::MIB;
@@ -50,7 +50,7 @@ fn what_was_freed_first_goes_back_first() {
     let blocks = [30, 10, 20].map(|mib| program.allocate(mib * MIB));
     for block in blocks {
         program.free(block).expect("a free");
-        // Each free has a fence of its own.
+        // Each free gets a fence of its own.
         program.give_complete(0);
     }
     let given = [1, 1, 1].map(|bytes| program.give_complete(bytes) / MIB);

@@ -6,30 +6,30 @@ use crate::event::Event;
 use crate::layout::{Chunk, RECORD_BYTES, Slot};
 use crate::reader::ring::copy_if;
 
-/// Words of a record.
+/// Number of words of a record.
 const WORDS: usize = RECORD_BYTES / 8;
-/// How often a chunk in which a slot is being written is looked at again.
+/// Number of times a chunk is read, if a slot in it is being written.
 const LOOKS: usize = 100;
 
-/// The slots of a chunk up to a cut.
+/// Slots of a chunk up to a cut.
 #[derive(Debug)]
 pub struct Copied {
-    /// Empty ones have zeros, torn ones only their sequence word.
+    /// Words of the slots: zeros for an empty one, only the sequence word for a torn one.
     slots: Vec<[u64; WORDS]>,
-    /// Events that were recorded in the chunk up to the cut; those that later ones overwrote are among them.
+    /// Number of events recorded in the chunk up to the cut, with the overwritten ones.
     recorded: u64,
-    /// Whether events up to the cut, or what may be such, were overwritten by later ones.
+    /// True if later events have overwritten events from before the cut, or may have.
     pub is_overtaken: bool,
 }
 
 impl Copied {
-    /// Looks at a chunk, given its word and its slots, until nothing in it is being written.
+    /// Reads a chunk, given its word and its slots, until nothing in it is being written.
     pub fn of(word: &AtomicU64, slots: &[AtomicU64], cut: u64) -> Copied {
         let mut seen = vec![[0; WORDS]; slots.len() / WORDS];
         for look in 1..=LOOKS {
             let before = word.load(Ordering::Acquire);
             let mut is_quiet = true;
-            // The last one first, as slots are filled from the first on.
+            // From the last slot on, because slots are filled from the first.
             for (seen, slot) in seen.iter_mut().zip(slots.chunks_exact(WORDS)).rev() {
                 let sequence = slot.first().map_or(0, |word| word.load(Ordering::Acquire));
                 *seen = [0; WORDS];
@@ -39,7 +39,8 @@ impl Copied {
                     Slot::Writing(_) => is_quiet = false,
                     Slot::Complete(number) => match copy_if::<WORDS, _>(slot, number) {
                         Some(record) => *seen = record,
-                        // A later event is being written there: it is torn, and is so read at the next look.
+                        // A later event is being written there: the slot is torn, and the next look
+                        // reads it so.
                         None => {
                             seen[0] = Slot::writing(number);
                             is_quiet = false;
@@ -47,14 +48,15 @@ impl Copied {
                     },
                 }
             }
-            // Each slot was loaded with acquire: had one been of a later holder, so would the word be now.
+            // Each slot was loaded with acquire. If one had been of a later holder, the word would
+            // be changed now.
             let is_held = before == word.load(Ordering::Relaxed);
             if is_held && (is_quiet || look == LOOKS) {
                 return Copied::up_to(cut, seen, Chunk::decode(before));
             }
             std::hint::spin_loop();
         }
-        // Threads go round the ring faster than it can be looked at: nothing of the chunk can be had.
+        // Threads lap the ring faster than it can be read: no event of the chunk is available.
         let recorded = match Chunk::decode(word.load(Ordering::Acquire)) {
             Chunk::Closed(events) | Chunk::Open(events) => events,
         };
@@ -67,7 +69,7 @@ impl Copied {
         none
     }
 
-    /// Leaves out what came after the cut.
+    /// Leaves out the events after the cut.
     fn up_to(cut: u64, slots: Vec<[u64; WORDS]>, word: Chunk) -> Copied {
         let recorded = match word {
             Chunk::Closed(events) => events,
@@ -102,9 +104,9 @@ impl Copied {
         copied
     }
 
-    /// Marks the last event before the cut as torn if a later one lay in its slot. `places`: how many slots later ones
-    /// had, the first ones of the chunk. Without the mark the slots would show fewer events than were recorded, which
-    /// is what damage looks like.
+    /// Marks the last event before the cut as torn if a later one lay in its slot. `places` is the
+    /// number of slots of later events, the first ones of the chunk. Without the mark the slots
+    /// would show fewer events than were recorded, like a damaged chunk.
     fn mark(&mut self, places: usize) {
         let shown = self.slots.iter().filter_map(number).max();
         let Some(last) = self
@@ -115,19 +117,19 @@ impl Copied {
             return;
         };
         self.is_overtaken = true;
-        // An event has a number of at least its slot's index.
+        // The number of an event is at least its slot's index.
         let index = (places as u64).saturating_sub(1).min(last);
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot[0] = Slot::writing(last);
         }
     }
 
-    /// The word of the chunk.
+    /// Returns the word of the chunk.
     pub fn word(&self) -> u64 {
         Chunk::Closed(self.recorded).word()
     }
 
-    /// The events with their ticks, in the order of their slots.
+    /// Returns the events with their ticks, in the order of their slots.
     pub fn events(&self) -> impl Iterator<Item = (u64, Event)> {
         let complete = |slot: &&[u64; WORDS]| matches!(Slot::decode(slot[0]), Slot::Complete(_));
         self.slots.iter().filter(complete).map(|slot| {
@@ -136,14 +138,14 @@ impl Copied {
         })
     }
 
-    /// The slots as they lie in a file.
+    /// Returns the slots as they lie in a file.
     pub fn bytes(&self) -> Vec<u8> {
         let words = self.slots.iter().flatten();
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 }
 
-/// The number of the event in a slot.
+/// Returns the number of the event in a slot.
 fn number(slot: &[u64; WORDS]) -> Option<u64> {
     match Slot::decode(slot[0]) {
         Slot::Complete(number) | Slot::Writing(number) => Some(number),

@@ -8,11 +8,11 @@ use gpushim_descriptors::create;
 use crate::regular::open_companion;
 use crate::spool::{Budget, scan, segment_path, segments};
 
-/// Copies the frames of a spool that end by the cut, to the spool of the copy. The events of later frames are in the ring,
-/// but for those that were overwritten meanwhile.
+/// Copies the frames of a spool that end by the cut, to the spool of the copy. The events of later
+/// frames are in the ring, except the ones overwritten meanwhile.
 ///
 /// # Errors
-/// What the file system said. Nothing is left behind then.
+/// The error of the file system. No file is left then.
 pub fn copy(trace: &Path, wall_ns: u64, cut: u64, copy: &Path) -> io::Result<()> {
     let mut written = Vec::new();
     let copied = copy_all(trace, wall_ns, cut, copy, &mut written);

@@ -21,7 +21,7 @@ fn block(kind: Kind, thread: u64, number: u64) -> Event {
     }
 }
 
-/// Allocates and frees until it is told to stop.
+/// Allocates and frees until `stop` is set.
 fn churn(writer: &Writer, thread: u64, rest: Duration, stop: &AtomicBool) {
     let mut live = [false; PLACES as usize];
     for number in 0.. {
@@ -46,7 +46,8 @@ fn copy(path: &Path, name: &Path) -> Moment {
     Trace::copy_moment(path, &file.unwrap(), name).unwrap()
 }
 
-/// Checks that a copy is sound and its counts exact; by how many blocks its events differ from its live table.
+/// Checks that a copy is sound and its counts exact; by how many blocks its events differ from its
+/// live table.
 fn check(path: &Path, moment: Moment) -> u64 {
     let trace = Trace::open(path).unwrap();
     assert_eq!(trace.problems(), [] as [&str; 0]);
@@ -88,7 +89,8 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Copies a trace several times while threads write it, and checks each copy: events lost, chunks overtaken.
+/// Copies a trace several times while threads write it, and checks each copy: events lost, chunks
+/// overtaken.
 fn copies(ring: u64, is_spooled: bool, rest: Duration, rounds: usize) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.trace");
@@ -186,8 +188,8 @@ fn of_a_process_at_rest_the_copy_is_the_trace() {
     assert_eq!(is.timeline(), was.timeline());
 }
 
-/// A chunk of four slots with events of these numbers and ticks, copied up to a cut: the numbers, the torn ones
-/// negative, and the events recorded.
+/// A chunk of four slots with events of these numbers and ticks, copied up to a cut: the numbers,
+/// the torn ones negative, and the events recorded.
 fn up_to(cut: u64, word: Chunk, slots: [(u64, u64); 4]) -> (Vec<i64>, u64) {
     let words = slots.iter().flat_map(|(number, ticks)| {
         let mut record = [0; 8];

@@ -1,4 +1,4 @@
-//! The ring: chunks, each filled in order by one thread at a time.
+//! Chunks of the ring, each filled in order by one thread at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,14 +8,14 @@ use crate::reader::bytes::Bytes;
 use crate::reader::header::Parts;
 use crate::ring::Word;
 
-/// How often a chunk that changes under our eyes is looked at again.
+/// Number of times a chunk that changes meanwhile is read.
 const LOOKS: usize = 100;
 
-/// The most slots of a chunk that are believed.
+/// Largest number of slots of a chunk that a reader accepts.
 const CHUNK_MAX: u64 = 1 << 10;
 
 impl RingView {
-    /// Counts what is complete and what is torn, and finds the runs of events.
+    /// Counts complete and torn events, and finds the runs of events.
     pub(super) fn scan_chunks(
         &mut self,
         bytes: &Bytes,
@@ -37,7 +37,7 @@ impl RingView {
             let state = |index| slots.state(bytes, first + index);
             states.resize(chunks.each as usize, Slot::Empty);
             let word = look(word, &mut states, state);
-            // Read after the chunk, so that a running process has not got beyond it.
+            // Read after the chunk, so that a running process is not ahead of it.
             let limit = chunks.limit(cursor, chunk);
             let sound = Sound::judge(word, &mut states, limit);
             foreign += sound.foreign;
@@ -51,7 +51,7 @@ impl RingView {
                     doubtful += 1;
                     sound.shown
                 }
-                // The file is cut off, or names no chunks: what is there is what was there.
+                // The file is cut off, or has no chunk words: only the present events are counted.
                 None => sound.kept,
             };
             self.recorded = self.recorded.saturating_add(events);
@@ -77,7 +77,7 @@ impl RingView {
         }
     }
 
-    /// Takes a chunk's events into the counts, and its runs.
+    /// Adds a chunk's events to the counts, and its runs.
     fn collect(&mut self, bytes: &Bytes, slots: &Slots, first: u64, states: &[Slot]) {
         let mut run: Option<Run> = None;
         for (index, state) in (first..).zip(states) {
@@ -108,17 +108,17 @@ impl RingView {
     }
 }
 
-/// Where the words of the chunks are.
+/// Place of the words of the chunks.
 struct Chunks {
     offset: u64,
     stride: u64,
-    /// Words that the file should hold.
+    /// Number of words that the file should hold.
     words: u64,
-    /// Words that it holds.
+    /// Number of words that the file holds.
     held: u64,
-    /// Slots of a chunk.
+    /// Number of slots of a chunk.
     each: u64,
-    /// Whether the cursor can be believed.
+    /// True if the cursor is plausible.
     cursor: bool,
 }
 
@@ -166,7 +166,8 @@ impl Chunks {
         chunks
     }
 
-    /// What is wrong with the cursor, held against the words of the chunks: one of them can be damaged, not most.
+    /// Returns the fault of the cursor, by comparison with the words of the chunks. It assumes that
+    /// only few of these are damaged.
     fn problem(&self, bytes: &Bytes, cursor: &Cursor<'_>) -> Option<String> {
         let (mut beyond, mut within) = (0_u64, 0_u64);
         for chunk in 0..self.held {
@@ -198,7 +199,7 @@ impl Chunks {
         bytes.atomics(at, 1)?.first()
     }
 
-    /// The most events that can have been recorded in a chunk, by how often it was a thread's turn.
+    /// Returns the most events that can have been recorded in a chunk, by its number of turns.
     fn limit(&self, cursor: &Cursor<'_>, chunk: u64) -> u64 {
         let Some(next) = cursor.word(cursor::NEXT).filter(|_| self.cursor) else {
             return u64::MAX;
@@ -208,21 +209,22 @@ impl Chunks {
     }
 }
 
-/// Looks at a chunk: its word and its slots as they were at one moment, but for slots that its holder
-/// filled meanwhile, of which none is seen without those before it.
+/// Reads a chunk: its word and its slots as they were at one moment. Only slots filled meanwhile by
+/// its holder may be newer, and none of them is seen without the slots before it.
 pub fn look<W: Word>(
     word: Option<&W>,
     states: &mut [Slot],
     state: impl Fn(u64) -> Slot,
 ) -> Option<Chunk> {
     for _ in 0..LOOKS {
-        // Acquire: all that was written before the chunk came into this state is seen.
+        // Acquire: everything written before the chunk came into this state is seen.
         let before = word.map(|word| word.load(Ordering::Acquire));
-        // The last one first, as slots are filled from the first on.
+        // From the last slot on, because slots are filled from the first.
         for (index, seen) in states.iter_mut().enumerate().rev() {
             *seen = state(index as u64);
         }
-        // Each slot was loaded with acquire: had one been of a later holder, so would the word be now.
+        // Each slot was loaded with acquire. If one had been of a later holder, the word would be
+        // changed now.
         let after = word.map(|word| word.load(Ordering::Relaxed));
         if before == after {
             return after.map(Chunk::decode);
@@ -231,21 +233,21 @@ pub fn look<W: Word>(
     word.map(|word| Chunk::decode(word.load(Ordering::Acquire)))
 }
 
-/// What a chunk says once what cannot be was left out.
+/// Counts of a chunk, without its impossible slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sound {
-    /// Events that its word says were recorded in it; `None` without a word.
+    /// Number of events recorded in the chunk by its word; `None` without a word.
     pub said: Option<u64>,
-    /// Events that its slots show to have been recorded in it.
+    /// Number of events recorded in the chunk by its slots.
     pub shown: u64,
-    /// Slots that hold an event, complete or torn.
+    /// Number of slots that hold an event, complete or torn.
     pub kept: u64,
-    /// Slots that were left out.
+    /// Number of slots that were left out.
     pub foreign: u64,
 }
 
 impl Sound {
-    /// Empties the slots whose numbers cannot be.
+    /// Empties the slots with impossible numbers, and counts the others.
     pub fn judge(word: Option<Chunk>, states: &mut [Slot], limit: u64) -> Sound {
         let mut sound = Sound::default();
         for state in states.iter_mut() {
@@ -278,11 +280,11 @@ impl Sound {
     }
 }
 
-/// Empties as few slots as must be for the rest to be what threads can have written one after the
-/// other, each from the first slot on; says how many.
+/// Empties the fewest slots such that the rest is possible: threads wrote it one after the other,
+/// each from the first slot on. Returns the number of emptied slots.
 fn thin_out(states: &mut [Slot]) -> u64 {
-    // What number the event in the first slot had when this one was written: it cannot grow from slot
-    // to slot, as a thread that wrote a slot also wrote those before it.
+    // Number of the event in the first slot when this one was written. It cannot grow from slot to
+    // slot, because a thread that wrote a slot also wrote the slots before it.
     let base = |(index, state): (u64, &Slot)| match *state {
         Slot::Complete(number) | Slot::Writing(number) => {
             Some(number.checked_sub(index).unwrap_or(u64::MAX))
@@ -295,7 +297,7 @@ fn thin_out(states: &mut [Slot]) -> u64 {
         return 0;
     }
     let bases: Vec<Option<u64>> = bases().collect();
-    // The longest sequence that does not grow: for each slot its length, and the slot before it.
+    // Longest sequence that does not grow: for each slot its length, and the slot before it.
     let mut best: Vec<(u64, Option<usize>)> = Vec::with_capacity(bases.len());
     for (index, base) in bases.iter().enumerate() {
         let earlier = (0..index).filter(|earlier| bases[*earlier] >= *base && best[*earlier].0 > 0);

@@ -1,4 +1,4 @@
-//! The readable events in order: the runs, merged.
+//! Readable events in order: the runs, merged.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::reader::bytes::Bytes;
 use crate::tail::takes;
 
 impl RingView {
-    /// The events in order.
+    /// Returns the readable events in order.
     pub fn events<'a>(&'a self, bytes: &'a Bytes) -> RingEvents<'a> {
         RingEvents {
             view: self,
@@ -21,17 +21,18 @@ impl RingView {
     }
 }
 
-/// An event of the ring, or of a spool.
+/// Event of the ring, or of a spool.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedEvent {
-    /// When.
+    /// Time of the event, ticks.
     pub ticks: u64,
-    /// What happened.
+    /// The recorded event itself.
     pub event: Event,
 }
 
 impl TimedEvent {
-    /// Where it belongs: at the same instant memory is given back before it is handed out again.
+    /// Returns the key of its place in order. At the same instant memory is freed before it is
+    /// allocated again.
     pub fn rank(&self) -> (u64, bool) {
         (self.ticks, takes(self.event.kind))
     }
@@ -42,11 +43,11 @@ impl TimedEvent {
 pub struct RingEvents<'a> {
     view: &'a RingView,
     bytes: &'a Bytes,
-    /// Runs of which nothing was given yet.
+    /// Runs without an event given yet.
     waiting: &'a [Run],
     /// The next event of each run that has begun: as many as threads recorded at the same time.
     heads: BinaryHeap<Head>,
-    /// Events so far.
+    /// Number of events given so far.
     given: u64,
 }
 
@@ -55,14 +56,14 @@ pub struct RingEvents<'a> {
 struct Head {
     ticks: u64,
     event: Event,
-    /// Its slot, its number, and the slots of its run that come after it.
+    /// Its slot, its number, and the number of later slots of its run.
     slot: u64,
     number: u64,
     after: u64,
 }
 
 impl Head {
-    /// The next readable event among a number of slots from one on.
+    /// Returns the next readable event among `length` slots from one on.
     fn find(
         slots: &Slots,
         bytes: &Bytes,
@@ -84,14 +85,15 @@ impl Head {
         None
     }
 
-    /// At the same instant memory is given back before it is handed out again.
+    /// Returns the key of its place in order. At the same instant memory is freed before it is
+    /// allocated again.
     fn rank(&self) -> (u64, bool, u64) {
         (self.ticks, takes(self.event.kind), self.slot)
     }
 }
 
 impl Ord for Head {
-    /// The greatest is the one to give next, as [`BinaryHeap`] has it.
+    /// Orders the next event as the greatest, as [`BinaryHeap`] requires.
     fn cmp(&self, other: &Head) -> Ordering {
         other.rank().cmp(&self.rank())
     }
@@ -117,7 +119,7 @@ impl Iterator for RingEvents<'_> {
     fn next(&mut self) -> Option<TimedEvent> {
         let slots = self.view.slots.as_ref()?;
         let bytes = self.bytes;
-        // Runs that begin before the next event of those that have begun, or with it.
+        // Takes the runs that begin before the next event, or with it.
         while let Some((run, rest)) = self.waiting.split_first() {
             if self.heads.peek().is_some_and(|head| head.ticks < run.key) {
                 break;

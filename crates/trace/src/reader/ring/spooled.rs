@@ -1,21 +1,22 @@
-//! Which events of the ring are in a spool, too.
+//! Marks of the events of the ring that are in a spool, too.
 
 use super::{RingView, Run};
 use crate::reader::bytes::Bytes;
 
-/// Marks the ring's events that are elsewhere. Its memory follows from what the file holds of the ring.
+/// Marks of the ring's events that are in a spool. Its memory is bounded by the part of the ring
+/// that the file holds.
 #[derive(Debug)]
 pub struct Spooled {
-    /// The ring's runs by their slots, and for each chunk the first of them.
+    /// Runs of the ring by their slots, and for each chunk the index of its first run.
     runs: Vec<Run>,
     chunks: Vec<u32>,
-    /// By slot.
+    /// Marks by index of the slot.
     marks: Vec<bool>,
     marked: u64,
 }
 
 impl Spooled {
-    /// Nothing is marked yet.
+    /// Returns marks for a ring, none of them set.
     pub fn new(ring: &RingView) -> Spooled {
         let mut runs = ring.runs.clone();
         runs.sort_unstable_by_key(|run| run.first);
@@ -60,7 +61,7 @@ impl Spooled {
         }
     }
 
-    /// Takes what is marked out of the ring.
+    /// Takes the marked events out of the ring.
     pub fn take_out(self, ring: &mut RingView, bytes: &Bytes) {
         let Some(slots) = ring.slots.filter(|_| self.marked > 0) else {
             return;

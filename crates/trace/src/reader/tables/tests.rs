@@ -1,4 +1,4 @@
-//! What the writer's own interface put into a file, read back whole and damaged.
+//! Tables written by the writer's own interface, read back whole and damaged.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Layer, Series, Span, StackNode, flags};
 
-/// What the file of a version says of its events, in all versions: recorded, readable, lost, torn.
+/// Returns the numbers of events of the file of a version: recorded, readable, lost, torn.
 fn counts(trace: &Trace) -> [u64; 4] {
     [
         trace.recorded(),
@@ -22,10 +22,11 @@ fn sound_file(version: &str) -> Trace {
     trace
 }
 
-/// Where the modules of the file of version 1.0 begin.
+/// Address at which the modules of the file of version 1.0 begin.
 const BEGIN: u64 = 0x5500_0000_0000;
 
-/// Of the file of version 1.0, the block with a number from 0 to 49: its allocation, but for its stack.
+/// Returns the allocation of a block of the file of version 1.0, without its stack. The block has a
+/// number from 0 to 49.
 fn block(number: u64) -> Event {
     let (kind, class, extra) = match number / 2 % 2 {
         0 => (Kind::Alloc, Class::Device, [0, number + 1]),
@@ -168,8 +169,9 @@ fn version_1_0() {
     assert_eq!(most(Series::Driver), Some(3 << 30));
 }
 
-/// A file as a later minor version might write it: records twice as long with their fields elsewhere and
-/// one more, longer nodes of stacks, an unknown part, unknown kinds and classes of events.
+/// A file as a later minor version might write it: records twice as long with their fields
+/// elsewhere and one more, longer nodes of stacks, an unknown part, unknown kinds and classes of
+/// events.
 fn version_1_9() -> Vec<u8> {
     let old = data::file("1.0");
     let (ring_at, stacks_at) = (ring_at(&old), part_at(&old, layout::PartKind::Stacks));

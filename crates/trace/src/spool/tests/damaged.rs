@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Writes a file as one of a process that ended long ago: a reader does not wait for the rest of it.
+/// Writes a file as one of a process that ended long ago: a reader does not wait for the rest of
+/// it.
 fn leave(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -72,7 +73,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
     }
 }
 
-/// Whether frames begin or end at this byte.
+/// True if frames begin or end at this byte.
 fn is_boundary(whole: &[u8], cut: usize) -> bool {
     cut == whole.len() || whole[cut..].starts_with(&frame::MAGIC)
 }

@@ -1,4 +1,4 @@
-//! What a spool takes for events as a training under PyTorch makes them.
+//! Size of a spool for events like the ones of a training under PyTorch.
 
 use std::collections::HashMap;
 
@@ -17,8 +17,9 @@ impl Random {
     }
 }
 
-/// Steps of a network with layers: activations of the forward pass live until the backward pass, work
-/// space comes and goes, lengths of sequences vary. Blocks are reused last in, first out, by size.
+/// Returns events of the steps of a network with layers. Activations of the forward pass live until
+/// the backward pass, work space is short-lived, lengths of sequences vary. Blocks are reused last
+/// in, first out, by size.
 fn training(events: usize) -> Vec<[u64; 7]> {
     let (mut random, mut made) = (Random(7), Vec::new());
     let mut free: HashMap<u64, Vec<u64>> = HashMap::new();

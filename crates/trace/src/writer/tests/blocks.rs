@@ -16,7 +16,7 @@ fn block(kind: Kind, class: Class, address: u64, size: u64) -> Event {
     }
 }
 
-/// What is live and what was counted, of a sound file.
+/// Returns the live blocks and the totals of a sound file.
 fn read(path: &Path) -> (LiveTable, Totals) {
     let trace = Trace::open(path).unwrap();
     assert_eq!(trace.problems(), [] as [&str; 0]);
@@ -114,10 +114,10 @@ fn a_numbered_block_is_recorded_like_any_other() {
 
     let free = block(Kind::Free, Class::Device, 512, 600);
     let ticks = writer.record_numbered_free(&free, (&numbers, 5));
-    // Later than a free of the future, as another thread's clock may have it.
+    // Later than a free in the future, as another thread's clock may report it.
     let future = ticks + 1_000_000_000;
     writer.record_numbered_alloc(&made, (&numbers, 5), future);
-    // A block whose number is another's is recorded, too, and so is one without a number.
+    // A block with another block's number is recorded too, and so is one without a number.
     writer.record_numbered_alloc(
         &block(Kind::Alloc, Class::Device, 1024, 7),
         (&numbers, 5),
@@ -199,7 +199,7 @@ fn the_size_of_the_table_is_the_options() {
 
 const SLOTS: u64 = 200;
 
-/// What a thread's block in a slot is, the `step`-th time that the thread does something.
+/// Returns the slot of a thread's step, and the event of the block made by this step.
 fn toggled(thread: u64, step: u64) -> (u64, Event) {
     let slot = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0xffff_ffff;
     let slot = slot % SLOTS;
@@ -213,7 +213,7 @@ fn toggled(thread: u64, step: u64) -> (u64, Event) {
     (slot, event)
 }
 
-/// One thread as it should be after a number of steps: its live blocks by address, and its sums.
+/// Expected state of one thread after a number of steps: its live blocks by address, and its sums.
 #[derive(Clone, Default)]
 struct Truth {
     live: BTreeMap<u64, Event>,
@@ -240,7 +240,7 @@ impl Truth {
     }
 }
 
-/// Does what a thread does in a step; `live` says which of its slots hold a block.
+/// Performs a step of a thread; `live` says for each of its slots if it holds a block.
 fn toggle(writer: &Writer, thread: u64, step: u64, live: &mut [bool]) {
     let (slot, event) = toggled(thread, step);
     let live = &mut live[slot as usize];
@@ -255,7 +255,7 @@ fn toggle(writer: &Writer, thread: u64, step: u64, live: &mut [bool]) {
     *live = !*live;
 }
 
-/// The live blocks of a thread in a table.
+/// Returns the live blocks of a thread in a table.
 fn of_thread(live: &LiveTable, thread: u64) -> BTreeMap<u64, Event> {
     let mine = live.blocks.iter().map(|block| block.event);
     mine.filter(|event| event.extra[0] == thread)
@@ -301,7 +301,7 @@ fn threads_and_a_reader_at_once() {
     assert!(all > 0 && live.blocks.len() == all && live.is_complete());
 }
 
-/// Owner words of the totals.
+/// Returns the number of stripes of the totals with an owner.
 fn owned(writer: &Writer) -> usize {
     let part = writer.mapped.places.totals;
     let owners = (part.at..part.at + part.length).step_by(layout::totals::STRIPE_BYTES);
@@ -350,7 +350,7 @@ fn threads_that_end_give_their_stripes_back() {
     );
 }
 
-/// In a child: four threads that allocate and free until they are killed, and note each step done.
+/// Runs in a child: four threads allocate and free until they are killed, and count each step.
 pub fn toggle_for_ever(writer: &Writer, path: &Path) {
     let counts = counts(path);
     std::thread::scope(|scope| {

@@ -33,8 +33,8 @@ fn a_writer_stalled_within_an_event_costs_its_chunk_and_nothing_else() {
     for number in 0..5 {
         writer.record(&numbered(1, number));
     }
-    // Chunk 5, which is slot 5, was taken by a thread that never got to publish its event, chunk 6
-    // by one that never began.
+    // A thread took chunk 5, which is slot 5, and never published its event. Another took chunk 6
+    // and never began one.
     let slot = writer
         .word(Places::of(&small()).ring.at as usize + 5 * layout::RECORD_BYTES)
         .unwrap();
@@ -87,7 +87,7 @@ fn a_thread_that_pauses_keeps_its_events_and_goes_on_in_time() {
     let trace = Trace::open(writer.path()).unwrap();
     let kept = numbers(&trace);
     assert_eq!(kept[..2], [0, 1]);
-    // All the other slots but the one that is still unused in the paused thread's chunk.
+    // All the other slots, except the unused one in the paused thread's chunk.
     assert_eq!(kept[2..], (5001 - 1021..5001).collect::<Vec<_>>());
     assert_eq!(
         (trace.recorded(), trace.torn(), trace.dropped()),
@@ -144,7 +144,8 @@ fn one_thread_and_two_traces() {
             }
             assert_eq!(open_chunks(&second), 0);
             assert_eq!(open_chunks(&first), 1);
-            // The chunk that this thread holds goes with its trace, and another trace may get its place.
+            // The chunk that this thread holds ends with its trace, and another trace may get its
+            // memory.
             drop(first);
             let third = create("c.trace");
             third.record(&numbered(3, 0));

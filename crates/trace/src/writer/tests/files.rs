@@ -1,4 +1,4 @@
-//! What becomes of the file: how much of the disk it takes, and what full disks and other programs do to it.
+//! Space that the file takes on the disk, and effects of full disks and other programs on it.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -9,7 +9,7 @@ fn disk_bytes(writer: &Writer) -> u64 {
     std::fs::metadata(writer.path()).unwrap().blocks() * 512
 }
 
-/// A block of a trace, as it comes and as it goes.
+/// Event of a block of a trace.
 fn block(kind: Kind, number: u64) -> Event {
     Event {
         device: 0,
@@ -98,7 +98,7 @@ fn a_truncated_file_ends_nothing() {
             .and_then(|file| file.set_len(bytes))
             .unwrap();
         if bytes == 0 {
-            // Seen before any thread comes upon it.
+            // Detected before any thread accesses the file.
             assert_eq!(writer.check(), Condition::Truncated);
         }
         record();

@@ -1,4 +1,4 @@
-//! Chains of calls as compilers make them.
+//! Tests with chains of calls as compilers make them.
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
@@ -18,7 +18,7 @@ fn down(levels: usize, f: &mut dyn FnMut()) -> usize {
     black_box(down(black_box(levels - 1), f)) + 1
 }
 
-/// The address that occurs most often, and how often.
+/// Returns the address that occurs most often, and the number of times that it does.
 fn most_frequent(frames: &[u64]) -> (u64, usize) {
     let count = |address| frames.iter().filter(|&&f| f == address).count();
     let frame = frames.iter().copied().max_by_key(|&f| count(f)).unwrap();
@@ -30,7 +30,7 @@ fn functions_and_closures() {
     let mut seen = Vec::new();
     framed(|| framed(|| down(20, &mut || seen = framed(walked))));
     assert_eq!(most_frequent(&seen).1, 20);
-    // The test harness and the start of its thread.
+    // The test harness and the start of its thread have as many.
     assert!(seen.len() > 30);
 }
 
@@ -59,7 +59,7 @@ fn a_deep_stack_is_cut() {
     assert_eq!(look(1000), (MAX_FRAMES, true));
     let (shallow, cut) = look(10);
     assert!(!cut);
-    // One frame more than there is room for, and exactly as many.
+    // Exactly as many frames as there is room for, and one more.
     assert_eq!(look(10 + MAX_FRAMES - shallow), (MAX_FRAMES, false));
     assert_eq!(look(11 + MAX_FRAMES - shallow), (MAX_FRAMES, true));
 }
@@ -75,7 +75,7 @@ fn through_the_c_library() {
     let before = framed(ours).len();
     // SAFETY: an array of 40 numbers of 8 bytes.
     framed(|| unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 40, 8, Some(compare)) });
-    // The comparison, the closure's and qsort's own recursion.
+    // The comparison, the closure's frame and qsort's own recursion.
     assert!(SEEN.take().len() > before + 3);
 }
 
@@ -145,7 +145,7 @@ fn through_code_without_frame_pointers() {
     let library = Library::new(SOURCE, &[]);
     let mut seen = Vec::new();
     library.call(c"registers", 5, || seen = walked());
-    // Four of plain, then with_alloca, realigned, registers.
+    // Four frames of plain, then with_alloca, realigned, registers.
     let frames = library.frames(&seen);
     assert_eq!(frames.len(), 7);
     assert_eq!(most_frequent(&frames), (frames[1], 3));
@@ -167,7 +167,7 @@ fn through_code_without_unwind_tables() {
     }
     assert_eq!(told.len(), untold.len());
     let differ: Vec<_> = (0..told.len()).filter(|&i| told[i] != untold[i]).collect();
-    // The call back and this function's frame are the same, the library's function is not.
+    // The callback and this function's frame are the same, the library's function is not.
     assert_eq!(differ.len(), 1, "{told:x?} {untold:x?}");
 }
 
@@ -178,6 +178,6 @@ fn callbacks_can_be_nested() {
     library.call(c"registers", 1, || {
         library.call(c"realigned", 9, || seen = walked());
     });
-    // Seven of the outer call, and the six of the inner.
+    // Seven frames of the outer call, and six of the inner.
     assert_eq!(library.frames(&seen).len(), 13);
 }

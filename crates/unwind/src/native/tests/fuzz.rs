@@ -1,4 +1,4 @@
-//! Made-up stacks.
+//! Tests with made-up stacks and rules.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::native::rule::{Cfa, Rule, SavedBp};
 use crate::native::step::{Registers, unwind};
 use crate::native::walk::rules_of;
 
-/// A stack of a few words at address `LOW`; notes what was asked for.
+/// A stack of a few words at address `LOW`, with a note of the addresses that were read.
 struct Words {
     words: Vec<u64>,
     asked: RefCell<Vec<u64>>,
@@ -72,7 +72,7 @@ fn every_kind_of_step() {
     assert_eq!(frames.as_slice(), expected);
 }
 
-/// Addresses of code that real stacks go through, the kernel's return from signals among them, and of
+/// Addresses of code that real stacks go through, with the kernel's return from signals, and of
 /// code that does not follow a call.
 fn real_code() -> &'static [u64] {
     static CODE: LazyLock<Vec<u64>> = LazyLock::new(|| {
@@ -87,7 +87,7 @@ fn real_code() -> &'static [u64] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// Any words and any rules: each step rises, so a small stack has few frames.
+    /// Walks any words by any rules: each step rises, so a small stack has few frames.
     #[test]
     fn any_rules_come_to_an_end(
         words in prop::collection::vec(prop_oneof![
@@ -113,12 +113,12 @@ proptest! {
         let mut frames = Frames::new();
         let rule = |pc: u64| rules[pc as usize % rules.len()];
         unwind(first, &memory, |pc, _| rule(pc), &mut frames);
-        // Up once, and once more after the one change of stacks.
+        // The walk goes up once, and once more after the one change of stacks.
         prop_assert!(frames.as_slice().len() <= 2 * memory.words.len() + 3);
         prop_assert!(memory.asked.borrow().len() <= 4 * frames.as_slice().len());
     }
 
-    /// Real rules over rubbish, in memory that faults on either side.
+    /// Walks random words by real rules, in memory that faults on either side.
     #[test]
     fn rubbish_does_no_harm(
         words in prop::collection::vec((0..8u8, any::<u64>()), 512..=512),

@@ -1,4 +1,4 @@
-//! Walks that are known: the same frames as by walking anew, whatever came between.
+//! Tests of known walks: they have the same frames as walks made anew, with any walks in between.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::hint::black_box;
@@ -15,7 +15,7 @@ fn known() -> Box<KnownWalks> {
     unsafe { Box::from_raw(alloc_zeroed(Layout::new::<KnownWalks>()).cast()) }
 }
 
-/// Walks in both ways; how the walk was met.
+/// Walks in both ways, and compares the frames. Returns the result of the known walk.
 #[inline(never)]
 fn both(known: &KnownWalks) -> Met {
     let (mut plain, mut found) = (Frames::new(), Frames::new());
@@ -25,19 +25,19 @@ fn both(known: &KnownWalks) -> Met {
         assert!(found.as_slice().is_empty());
         known.copy(met, &mut found);
     }
-    // The first is the place of the call here.
+    // The first frame is the place of the call in this function.
     assert_eq!(plain.as_slice()[1..], found.as_slice()[1..]);
     assert_eq!(plain.is_whole(), found.is_whole());
     assert_eq!(plain.is_cut(), found.is_cut());
     met
 }
 
-/// Whether the walk was found without following it.
+/// True if the walk was found without following it.
 fn is_found(met: Met) -> bool {
     matches!(met.walk(), Some((_, false)))
 }
 
-/// Calls as the path says: each level takes another amount of stack.
+/// Makes the calls of a path: each level takes another amount of stack.
 #[inline(never)]
 fn down(path: &[u8], known: &KnownWalks, met: &mut Vec<Met>) {
     match path {
@@ -72,7 +72,7 @@ fn a_loop_is_known_after_its_first_round() {
             down(path, &known, &mut met);
         }
     }
-    // Twice the same one, and after it sometimes another: both are tried.
+    // The same walk twice, and after it sometimes another: both are tried.
     let first_round = met.iter().take(6).filter(|met| is_found(**met)).count();
     assert_eq!(first_round, 2);
     assert!(met.iter().skip(6).all(|met| is_found(*met)));
@@ -94,7 +94,7 @@ proptest! {
             let path: &Vec<u8> = at.get(&paths);
             down(path, &known, &mut met);
         }
-        // A number is one path's.
+        // Every walk has a number.
         prop_assert!(met.iter().all(|met| met.walk().is_some()));
     }
 }
@@ -110,7 +110,7 @@ fn more_walks_than_are_known() {
         }
         assert!(met.len() == 3000 * (round + 1));
     }
-    // And few again.
+    // Then there are few walks again.
     for _ in 0..4 {
         down(&[1, 0, 1], &known, &mut met);
     }

@@ -1,4 +1,5 @@
-//! Real stacks, walked by us and by the `backtrace` crate, and made-up ones.
+//! Tests with real stacks, walked by this walker and by the `backtrace` crate, and with made-up
+//! ones.
 
 mod calls;
 mod fuzz;
@@ -26,8 +27,8 @@ fn framed<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The caller's frames by us. Those of the `backtrace` crate must be the same but for the first, which is the call site
-/// in this function.
+/// Walks the caller's frames. The `backtrace` crate must find the same, except the first, which is
+/// the call site in this function.
 #[inline(always)]
 fn walked() -> Vec<u64> {
     compared(walk)
@@ -45,7 +46,7 @@ fn compared(walk: extern "C" fn(&mut Frames) -> usize) -> Vec<u64> {
     ours[1..].to_vec()
 }
 
-/// The caller's frames by us alone, from the caller of the caller on.
+/// Walks without a comparison, from the caller of the caller on.
 #[inline(never)]
 fn ours() -> Vec<u64> {
     let mut frames = Frames::new();
@@ -53,7 +54,7 @@ fn ours() -> Vec<u64> {
     frames.as_slice()[2..].to_vec()
 }
 
-/// A pointer to `f` and the C function that calls it: for callbacks.
+/// Returns a pointer to `f` and the C function that calls it, for callbacks.
 fn callback<F: FnMut()>(f: &mut F) -> (extern "C" fn(*mut c_void), *mut c_void) {
     extern "C" fn call<F: FnMut()>(f: *mut c_void) {
         // SAFETY: the pointer below, while the closure is borrowed.
@@ -95,7 +96,7 @@ impl Library {
         handle
     }
 
-    /// Those of the frames that lie in the library.
+    /// Returns the frames that lie in the library.
     fn frames(&self, frames: &[u64]) -> Vec<u64> {
         let own = module_of(self.symbol(c"call") as u64).unwrap();
         let is_own = |f: &u64| (own.begin..own.end).contains(f);

@@ -1,4 +1,4 @@
-//! Objects that are loaded and unloaded, and how they are described.
+//! Tests of objects that are loaded and unloaded, and of their descriptions.
 
 use std::sync::Mutex;
 
@@ -28,7 +28,8 @@ const BUILD_ID: &str = "-Wl,--build-id=0x000102030405060708090a0b0c0d0e0f1011121
 
 #[test]
 fn other_code_in_the_same_place() {
-    // Frames of different sizes, but the same instructions. Another thread may map something in between.
+    // The frames have different sizes, but the instructions are the same. Another thread may map
+    // something in between.
     let same_place = (0..200).any(|_| {
         let mut places = [40, 104].map(|room| {
             let library = library(room);
@@ -75,13 +76,13 @@ fn the_executable_and_the_c_library() {
     }
 }
 
-/// Both ways to find an object agree.
+/// Checks that both ways to find an object agree.
 #[test]
 fn both_ways_to_find_an_object() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let page_end = |address: u64| address.next_multiple_of(4096);
     let mut objects = 0;
-    // Not the libraries of other tests, which may go meanwhile.
+    // Libraries of other tests are left out: they may be unloaded meanwhile.
     let code = |l: &&str| l.contains(" r-xp ") && !l.ends_with("/t.so");
     for line in maps.lines().filter(code) {
         let (range, _) = line.split_once(' ').unwrap();
@@ -102,11 +103,12 @@ fn both_ways_to_find_an_object() {
         assert!(a.is_code(address) && b.is_code(address), "{line}");
         assert!(!a.is_code(a.end) && !a.is_code(a.begin.wrapping_sub(1)));
     }
-    // At least the executable, the dynamic linker, the C library and the vDSO.
+    // There are at least the executable, the dynamic linker, the C library and the vDSO.
     assert!(objects >= 4, "{maps}");
 }
 
-/// A stub for lazy binding pushes a number after 11 bytes: `jmp *slot; push 0; jmp first`.
+/// Walks from a stub for lazy binding, which pushes a number after 11 bytes: `jmp *slot; push 0;
+/// jmp first`.
 #[test]
 fn stubs_for_lazy_binding() {
     let library = Library::new(SOURCE, &["-DROOM=5000", "-Wl,-z,lazy"]);

@@ -1,9 +1,10 @@
-//! Functions that compilers split.
+//! Tests of functions that compilers split.
 
 use super::{Library, walked};
 use crate::parts_of;
 
-/// What seldom runs goes into a part of its own, `call.cold`, where gcc splits.
+/// Source with code that seldom runs. If gcc splits it, that code is in a part of its own,
+/// `call.cold`.
 const SOURCE: &str = r#"
 typedef void (*visit)(void *);
 __attribute__((cold, noinline)) void rare(unsigned long n) { __asm__ volatile("" : : "r"(n)); }

@@ -1,4 +1,4 @@
-//! Code in no object.
+//! Tests with code that lies in no object.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ struct Code {
 }
 
 impl Code {
-    /// The code, put before the end of a page, with nothing mapped behind it on purpose.
+    /// Puts the code before the end of a page, with nothing mapped behind it on purpose.
     fn new(parts: &[&[u8]]) -> Code {
         let bytes = parts.concat();
         // SAFETY: a new mapping of two pages, the second then closed.
@@ -43,7 +43,7 @@ impl Code {
         address >> 12 == self.at as u64 >> 12
     }
 
-    /// The frames seen in a call back from this code.
+    /// Returns the frames seen in a callback from this code.
     #[inline(never)]
     fn frames(&self) -> Vec<u64> {
         // SAFETY: each code below follows the calling convention for this signature.
@@ -80,7 +80,7 @@ extern "C" fn direct(call: extern "C" fn(*mut c_void), data: *mut c_void) {
     std::hint::black_box(());
 }
 
-/// Walks through the code like through a Rust function in its place.
+/// Checks that a walk passes the code like a Rust function in its place.
 fn passes(code: &Code) {
     #[inline(never)]
     fn both(code: &Code) -> Vec<Vec<u64>> {
@@ -128,7 +128,7 @@ fn a_frame_pointer_is_believed() {
 
 #[test]
 fn a_wrong_frame_pointer_ends_the_walk() {
-    // What is in rbp: nothing; the stack pointer; a word of the stack that is no code; text.
+    // Values in rbp: nothing; the stack pointer; a word of the stack that is no code; text.
     let values: [&[u8]; 4] = [
         &[0x31, 0xed],                               // xor ebp, ebp
         &[0x48, 0x89, 0xe5],                         // mov rbp, rsp
@@ -158,7 +158,7 @@ fn memory_that_cannot_be_read_is_no_code() {
     use crate::native::{code, compile, rule::Rule, step::Arrival};
     let code = Code::new(&[CALL_RCX, &[0x5d, 0xc3]]);
     let page = code.at as u64 & !4095;
-    // Behind the code's page, before it, in none, and right after a call at the very end of a page.
+    // Addresses behind the code's page, and in no page.
     for address in [page + 4096, page + 5000, 0x1000, u64::MAX, 1 << 63] {
         let rule = compile::rule(address, Arrival::Return);
         assert_eq!(rule, Rule::NOT_CODE, "{address:x}");

@@ -1,4 +1,4 @@
-//! Stacks that are not the thread's: signal handlers', coroutines'.
+//! Tests with stacks that are not the thread's: of signal handlers and coroutines.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use crate::native::memory::{Memory, ThreadStack, UnknownStack};
 
 thread_local!(static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) });
 
-/// A mapping with a page on either side that cannot be touched.
+/// A mapping with a page on either side that cannot be accessed.
 pub struct Guarded {
     base: *mut u8,
-    /// Without the guards.
+    /// Bytes without the two guard pages.
     len: usize,
 }
 
@@ -59,7 +59,7 @@ extern "C" fn handler(_: i32) {
     SEEN.set(walked());
 }
 
-/// Frames in a handler for a signal that this thread sends itself.
+/// Returns the frames in a handler for a signal that this thread sends itself.
 pub fn in_a_handler(flags: i32) -> Vec<u64> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _handler = ONE_AT_A_TIME.lock().unwrap();
@@ -91,14 +91,14 @@ fn through_a_signal_handler_on_either_stack() {
     // SAFETY: what the call above left.
     let back = unsafe { libc::sigaltstack(old.as_ptr(), std::ptr::null_mut()) };
     assert_eq!(back, 0);
-    // The same calls up to the two calls in this function.
+    // The frames are the same, up to the two calls in this function.
     assert!(same.len() > 10);
     assert_eq!(same.len(), other.len());
     let differ = same.iter().zip(&other).filter(|(a, b)| a != b).count();
     assert_eq!(differ, 1, "{same:x?} {other:x?}");
 }
 
-/// Frames of more than a page each.
+/// Makes frames of more than a page each.
 #[inline(never)]
 fn large(levels: usize) -> usize {
     let mut room = [levels as u8; 5000];
@@ -127,7 +127,7 @@ fn in_a_coroutine() {
         libc::makecontext(&mut there, body, 0);
         assert_eq!(libc::swapcontext(&mut back, &there), 0);
     }
-    // Nine of large, the body, and the C library's first frame.
+    // Nine frames of large, the body, and the C library's first frame.
     assert_eq!(SEEN.take().len(), 11);
 }
 
@@ -155,7 +155,7 @@ fn no_word_outside_the_stack() {
         assert_eq!(known.word(address), None, "{address:x}");
     }
     let unknown = UnknownStack::from(low + 64);
-    // Words elsewhere go through the kernel, which says no for the guards.
+    // Words in other pages are read through the kernel, which refuses the guard pages.
     assert_eq!(unknown.word(low), word);
     assert_eq!(unknown.word(high - 8), word);
     for address in [low - 8, low + 65, high, 0, u64::MAX - 7] {

@@ -1,4 +1,4 @@
-//! Rules packed, cached and remembered.
+//! Tests of rules that are packed, cached and remembered.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
@@ -46,7 +46,8 @@ proptest! {
         prop_assert_eq!(bp == Rule::END, !(-FAR..FAR).contains(&offset));
     }
 
-    /// One entry, so that all addresses meet in it, and each word of it by a writer of its own.
+    /// Uses a table of one entry, so that all addresses share it, with one writer for each of its
+    /// words.
     #[test]
     fn a_torn_entry_answers_for_nobody(
         addresses in prop::array::uniform3(0x1000u64..1 << 47),

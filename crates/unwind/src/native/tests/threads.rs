@@ -1,4 +1,4 @@
-//! Many threads over one table that is much too small.
+//! Tests with many threads over one table that is much too small.
 
 use std::arch::naked_asm;
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use crate::native::walk::walk_by;
 
 static TINY: Cache<8> = Cache::new();
 
-/// As `walk`, by the small table.
+/// Walks like `walk`, by the small table.
 #[unsafe(naked)]
 extern "C" fn walk_tiny(frames: &mut Frames) -> usize {
     naked_asm!(

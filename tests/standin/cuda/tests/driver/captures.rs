@@ -1,4 +1,4 @@
-//! Captures, and the graphs that come of them.
+//! Tests of captures and of the graphs from them.
 
 use super::*;
 
@@ -111,7 +111,7 @@ fn captures_fork_and_must_be_joined() {
     assert_eq!(cuGraphGetNodes(graph, std::ptr::null_mut(), &mut count), 0);
     assert_eq!(count, 2);
     assert_eq!(cuGraphDestroy(graph), 0);
-    // Work outside may not come in, and the legacy stream may not be used.
+    // Uncaptured work must not be a dependency, and the legacy stream must not be used.
     let outside = event();
     assert_eq!(cuEventRecord(outside, b), 0);
     assert_eq!(cuStreamBeginCapture_v2(a, 1), 0);

@@ -1,6 +1,7 @@
-//! The stand-in through its C interface, as a program sees it.
+//! Tests of the stand-in through its C interface, as a program uses it.
 //!
-//! The driver's state is the process's: the tests take turns, each in a context of its own.
+//! The state of the driver belongs to the process: the tests take turns, each in a context of its
+//! own.
 
 extern crate cuda;
 
@@ -79,7 +80,7 @@ struct Range {
     writes: u32,
 }
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS_v1`, of which little is used.
+/// Allocation node parameters (`CUDA_MEM_ALLOC_NODE_PARAMS_v1`), with most fields unused.
 #[repr(C)]
 struct AllocNode {
     kind: u32,
@@ -96,7 +97,7 @@ const MS: u64 = 1_000_000;
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A context of the test's own, and the number of findings when it began.
+/// Context of the test, and the number of findings at the last check.
 struct Test {
     context: u64,
     before: u64,
@@ -115,7 +116,7 @@ impl Test {
         }
     }
 
-    /// Findings since the last call.
+    /// Returns the number of findings since the last call.
     fn findings(&mut self) -> u64 {
         let now = standin_findings();
         now - std::mem::replace(&mut self.before, now)

@@ -1,4 +1,4 @@
-//! What orders work: streams, events, the device, the host.
+//! Tests of the order of work: streams, events, the device and the host.
 
 use super::*;
 
@@ -139,8 +139,10 @@ fn later_work_waits_for_a_host_function() {
     assert_eq!(test.findings(), 0);
 }
 
-/// Eight threads hand blocks to each other: each writes a block on its own stream, and gives it to the next thread,
-/// which orders its work by a context event or does not.
+/// Runs eight threads that exchange blocks.
+///
+/// Each writes a block on its own stream and returns it to a common list, from which any thread
+/// takes it. If `orders`, a context event orders the work of the next user.
 fn hand_around(context: u64, orders: bool) {
     let blocks: Vec<u64> = (0..16).map(|_| alloc(1 << 16)).collect();
     let free = Mutex::new(blocks.clone());

@@ -1,4 +1,4 @@
-//! Several addresses of one memory, also of another's.
+//! Tests of several addresses of one memory, and of remapping to other memory.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn two_addresses_of_one_handle_are_one_memory() {
     assert_eq!(cuStreamSynchronize(other), 0);
     assert_eq!(findings(|| kernel(one, 0, base, PAGE)), 0);
     assert_eq!(cuStreamSynchronize(one), 0);
-    // Other memory at the same address has no part in it.
+    // Other memory at the same address is unaffected.
     kernel(one, LONG, alias, PAGE);
     let second = create();
     unmap(base, 1);
@@ -40,7 +40,8 @@ fn a_mapping_goes_when_its_address_is_no_longer_used() {
     let alias = base + STEP;
     map(base, handle);
     kernel(one, 0, base, PAGE);
-    // As a pool moves memory: a second mapping for ordered work, the first one goes after its work.
+    // A pool moves memory in this way: it maps it a second time for ordered work, and unmaps the
+    // first address after its work.
     map(alias, handle);
     order(one, other);
     assert_eq!(findings(|| kernel(other, LONG, alias, PAGE)), 0);
@@ -140,7 +141,7 @@ fn imported_memory_is_the_memory_it_was_exported_from() {
     assert_eq!(cuStreamSynchronize(one), 0);
     assert_eq!(cuMemFree_v2(buffer), 0);
     unmap(base, 1);
-    // The import keeps the memory when all else has let go.
+    // The import keeps the memory after every other user has dropped it.
     assert_eq!(cuMemRelease(handle), 0);
     assert_eq!(available(), before - PAGE);
     assert_eq!(cuDestroyExternalMemory(memory), 0);

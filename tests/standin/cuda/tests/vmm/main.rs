@@ -1,5 +1,5 @@
-//! Virtual memory management through the C interface, on two devices, and what the oracle finds when
-//! it is misused.
+//! Tests of virtual memory management through the C interface, on two devices, and of findings for
+//! its misuse.
 
 extern crate cuda;
 
@@ -58,7 +58,7 @@ struct Range {
     writes: u32,
 }
 
-/// `CUmemAllocationProp` of memory on a device.
+/// Properties of memory on a device (`CUmemAllocationProp`).
 #[repr(C)]
 struct Prop {
     kind: u32,
@@ -67,14 +67,14 @@ struct Prop {
     rest: [u64; 2],
 }
 
-/// `CUmemAccessDesc`.
+/// Access of a device to memory (`CUmemAccessDesc`).
 #[repr(C)]
 struct Access {
     location: [u32; 2],
     flags: u32,
 }
 
-/// `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` of a file descriptor.
+/// Import of memory by a file descriptor (`CUDA_EXTERNAL_MEMORY_HANDLE_DESC`).
 #[repr(C)]
 struct External {
     kind: u32,
@@ -85,7 +85,7 @@ struct External {
     reserved: [u32; 16],
 }
 
-/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`.
+/// Part of imported memory to map (`CUDA_EXTERNAL_MEMORY_BUFFER_DESC`).
 #[repr(C)]
 struct Buffer {
     offset: u64,
@@ -104,11 +104,11 @@ const READ: u32 = 1;
 const BOTH: u32 = 3;
 const PAGE: usize = 2 << 20;
 const STEP: u64 = PAGE as u64;
-/// Nanoseconds: longer than any test takes to look.
+/// Duration in nanoseconds that is longer than any check of a test.
 const LONG: u64 = 300_000_000;
 const NON_BLOCKING: u32 = 1;
 
-/// One test at a time, in a context of its own that is gone afterwards.
+/// Turn of one test, in a context of its own that is destroyed afterwards.
 struct Turn {
     context: u64,
     _turn: MutexGuard<'static, ()>,
@@ -160,7 +160,7 @@ fn kernel(stream: u64, duration: u64, address: u64, bytes: usize) {
     touch(stream, duration, address, bytes, true);
 }
 
-/// What is submitted to the second stream comes after what the first has.
+/// Orders later work on the second stream after the work on the first so far.
 fn order(first: u64, second: u64) {
     let event = make(|event| cuEventCreate(event, 2));
     assert_eq!(cuEventRecord(event, first), 0);
@@ -173,7 +173,7 @@ fn available() -> usize {
     free
 }
 
-/// How many findings a body gives.
+/// Returns the number of findings that a body causes.
 fn findings(body: impl FnOnce()) -> u64 {
     let before = standin_findings();
     body();
@@ -221,7 +221,7 @@ fn contents_move_with_the_handle() {
         0
     );
     assert_eq!(out, [1, 2, 3, 4]);
-    // The memory stays while it is mapped, and no longer.
+    // The memory exists as long as it is mapped.
     assert_eq!(cuMemRelease(handle), 0);
     assert_eq!(available(), before - PAGE);
     assert_eq!(cuMemUnmap(base + 2 * PAGE as u64, PAGE), 0);
@@ -300,7 +300,7 @@ fn every_mapping_that_work_touches_must_be_open_to_its_device() {
     let beyond = || touch(near, 0, base + 2 * STEP - 8, 16, false);
     assert_eq!(findings(beyond), 1, "into the hole behind");
     assert_eq!(cuStreamSynchronize(near), 0);
-    // The other device needs leave of its own.
+    // The other device needs access of its own.
     let context = make(|context| cuCtxCreate_v2(context, 0, 1));
     let far = stream();
     let across = || touch(far, 0, base + STEP - 8, 16, true);
@@ -309,7 +309,7 @@ fn every_mapping_that_work_touches_must_be_open_to_its_device() {
     assert_eq!(findings(across), 1, "for the first only");
     access(base + STEP, 1, 1, BOTH);
     assert_eq!(findings(across), 0);
-    // And a thread that unmaps must have waited for both.
+    // A thread that unmaps must have waited for both.
     assert_eq!(findings(|| unmap(base, 2)), 2);
     cuCtxSynchronize();
     assert_eq!(cuCtxDestroy_v2(context), 0);
