@@ -27,6 +27,7 @@ ROOTS = {
     "crates/python/src": [],
     "crates/unwind/src": [],
     "crates/alloc/src": [],
+    "crates/analysis/src": [],
     "crates/config/src": [],
     "crates/descriptors/src": [],
     "crates/ipc/src": [],

@@ -84,7 +84,7 @@ def load(step, case):
 
 
 def forward(layers, x, case):
-    if case == "half":  # as mixed precision: of half as many bytes from here on
+    if case == "half":  # as mixed precision: of half as many bytes from now on
         x = Tensor(x.size // 2)
     for number, layer in enumerate(layers):
         y = layer(x)

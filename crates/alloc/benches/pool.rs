@@ -76,11 +76,11 @@ impl Driver for Free {
 /// A family of calls and the memory that serves it.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// `cudaMalloc` in pages.
+    /// Requests as of `cudaMalloc`, in pages.
     Pages,
     /// `cudaMalloc` in whole allocations.
     Whole,
-    /// A stream's memory.
+    /// Requests as of `cudaMallocAsync`.
     Stream,
 }
 

@@ -207,6 +207,7 @@ impl<'a> Panel<'a> {
         (self.turn() == turn | ANSWERED).then(|| match self.get(control::ANSWER) {
             1 => Answer::Done,
             2 => Answer::Already,
+            3 => Answer::Refused,
             _ => Answer::Unknown,
         })
     }

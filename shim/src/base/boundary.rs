@@ -69,7 +69,7 @@ extern "C" fn in_child() {
 pub fn fail(why: &str) {
     if STATE.swap(BYPASSED, Ordering::Relaxed) != BYPASSED {
         say(&format!(
-            "{}; from here on everything is forwarded to the driver",
+            "{}; everything is forwarded to the driver from now on",
             why.replace('\n', " ")
         ));
     }

@@ -277,7 +277,7 @@ fn tell(pool: &OfDevice, trouble: Trouble) {
     note(
         pool.pages().device,
         &format!(
-            "PyTorch's announcements cannot be followed ({trouble}): memory stays where it is from here on"
+            "PyTorch's announcements cannot be followed ({trouble}): memory stays where it is from now on"
         ),
     );
 }

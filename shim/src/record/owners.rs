@@ -268,7 +268,7 @@ fn said(walked: Walked) -> Walked {
         && !IS_OVER.swap(true, Ordering::Relaxed)
         && settings::config().log >= Log::Warn
     {
-        say("failed to walk over Python's objects: blocks have no owners from here on");
+        say("failed to walk over Python's objects: blocks have no owners from now on");
     }
     walked
 }

@@ -107,8 +107,7 @@ impl Options {
     }
 }
 
-/// Formats the options that differ from their defaults, except `spare`, as the value of the
-/// variable.
+/// Formats the options that differ from their defaults, as the value of the variable.
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = Vec::new();
@@ -117,6 +116,9 @@ impl fmt::Display for Options {
         }
         if self.max_split != u64::MAX {
             said.push(format!("max_split_size_mb:{}", self.max_split >> 20));
+        }
+        if self.spare != LARGE_BUFFER {
+            said.push(format!("max_non_split_rounding_mb:{}", self.spare >> 20));
         }
         if self.collect_above > 0.0 {
             said.push(format!(
@@ -169,5 +171,13 @@ mod tests {
         assert_eq!(Options::default().rounded(1200 * MIB + 1), 1200 * MIB + 512);
         assert_eq!(options.rounded(u64::MAX), u64::MAX);
         assert_eq!(options.to_string(), "roundup_power2_divisions:4");
+    }
+
+    #[test]
+    fn a_line_is_read_and_written_alike() {
+        let line = "expandable_segments:True,max_split_size_mb:64,max_non_split_rounding_mb:40";
+        let mut options = Options::default();
+        options.read(line);
+        assert_eq!(options.to_string(), line);
     }
 }

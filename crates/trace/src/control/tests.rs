@@ -25,6 +25,13 @@ fn looks(mut most: u32) -> impl FnMut() -> bool {
     }
 }
 
+const ANSWERS: [Answer; 4] = [
+    Answer::Unknown,
+    Answer::Done,
+    Answer::Already,
+    Answer::Refused,
+];
+
 #[test]
 fn what_is_asked_arrives_and_is_answered() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,14 +53,13 @@ fn what_is_asked_arrives_and_is_answered() {
             while !stop.load(Ordering::Relaxed) {
                 if let Some(taken) = writer.control().take() {
                     seen.push(taken.request.clone());
-                    let answer = [Answer::Done, Answer::Already, Answer::Unknown];
-                    writer.control().answer(taken, answer[seen.len() % 3]);
+                    writer.control().answer(taken, ANSWERS[seen.len() % 4]);
                 }
             }
             seen
         });
         for (index, request) in requests.iter().enumerate() {
-            let expected = [Answer::Done, Answer::Already, Answer::Unknown][(index + 1) % 3];
+            let expected = ANSWERS[(index + 1) % 4];
             assert_eq!(asker.ask(request, || true), Ok(expected));
         }
         stop.store(true, Ordering::Relaxed);
