@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "arithmetic only, and long")]
-    fn hashes_of_neighbours_spread() {
+    fn hashes_of_adjacent_addresses_spread() {
         // Return addresses and parents that differ in few bits must spread like random ones. Of
         // 4,096 random ones, two share a place among 2^20 in 8 cases.
         let places: std::collections::HashSet<u64> = (0..4096)

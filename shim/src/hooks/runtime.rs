@@ -13,7 +13,7 @@ use crate::cuda::types::{Handle, SUCCESS};
 use crate::hooks::caller::{Interposed, Real};
 use crate::hooks::door::{c_name, door};
 use crate::hooks::entry;
-use crate::memory::{allocator, elastic, stream_ordered};
+use crate::memory::{cuda_malloc, elastic, stream_ordered};
 
 /// CUDA's `cudaErrorStubLibrary`, returned if no cudart is found behind the symbol: a program
 /// without one may reach these functions by a weak reference.
@@ -64,11 +64,11 @@ runtime_functions! {
     fn cudaMalloc(address: *mut *mut c_void, bytes: usize), malloc, "rdx", |real, caller| {
         let bytes = bytes as u64;
         let segment = || elastic::is_on().then(|| elastic::segment(bytes, caller))?;
-        answers(real, address, || segment().or_else(|| allocator::allocate_at_once(bytes)))
+        answers(real, address, || segment().or_else(|| cuda_malloc::allocate_at_once(bytes)))
     };
     /// Frees device memory of a pool or a segment.
     fn cudaFree(address: *mut c_void), free, "rsi", |_real, _caller| {
-        !address.is_null() && allocator::free(address as u64, true) == Some(SUCCESS)
+        !address.is_null() && cuda_malloc::free(address as u64, true) == Some(SUCCESS)
     };
     /// Allocates from the device's current pool.
     fn cudaMallocAsync(address: *mut *mut c_void, bytes: usize, stream: Handle), malloc_async, "rcx", |real, _caller| {

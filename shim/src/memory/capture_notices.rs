@@ -5,7 +5,7 @@ use gpushim_alloc::Context;
 use crate::cuda::captures::{self, Open, Stream, Which};
 use crate::cuda::types::Handle;
 use crate::memory::caches::{self, News};
-use crate::memory::{drain, elastic, peer_access, policy, registry, surplus};
+use crate::memory::{context_drain, elastic, peer_access, policy, registry, threshold};
 use crate::record::events;
 
 /// Announces a capture that is about to begin, in a mode of the driver. Returns its number.
@@ -13,7 +13,7 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
     let began = Open::new(stream, per_thread, mode);
     let number = began.number;
     if registry::any() || elastic::any() || policy::has_pools() || peer_access::any() {
-        began.context.into_iter().for_each(drain::prepare);
+        began.context.into_iter().for_each(context_drain::prepare);
     }
     captures::enters(began);
     // Without the lock: the pools wait for their calls in flight, which may ask for the captures in
@@ -28,14 +28,14 @@ pub fn begin(stream: Handle, per_thread: bool, mode: u32) -> u64 {
 /// Removes the capture of this number, which did not begin.
 pub fn abandon(number: u64, stream: Handle) {
     close(Which::Number(number), stream as u64, None);
-    surplus::release_owed();
+    threshold::release_owed();
 }
 
 /// Removes the capture of a stream that is gone, if it was in one.
 pub fn stream_gone(stream: Handle) {
     if captures::any() {
         close_of(Stream::of(stream, false), stream as u64, None);
-        surplus::release_owed();
+        threshold::release_owed();
     }
 }
 
@@ -45,7 +45,7 @@ pub fn ended(stream: Handle, per_thread: bool, graph: Option<u64>) {
         return;
     }
     close_of(Stream::of(stream, per_thread), stream as u64, graph);
-    surplus::release_owed();
+    threshold::release_owed();
 }
 
 /// Removes the captures of a context that has ended.

@@ -17,8 +17,10 @@ use crate::cuda::functions::{self, real, slots};
 use crate::cuda::types::{
     CAPTURE_UNSUPPORTED, CONTEXT_IS_DESTROYED, CUresult, NOT_FOUND, OUT_OF_MEMORY, SUCCESS, check,
 };
-use crate::memory::budget::{self, Place};
-use crate::memory::{drain, peer_access, peer_processes, physical, reservations, room};
+use crate::memory::limit::{self, Place};
+use crate::memory::{
+    context_drain, make_room, peer_access, peer_processes, physical, reservations,
+};
 use crate::record::events;
 
 /// `CU_MEM_ACCESS_FLAGS_PROT_NONE` and `..._PROT_READWRITE`.
@@ -119,7 +121,7 @@ impl Driver for Cuda {
 
     fn has_plenty(&self, device: i32, bytes: u64) -> bool {
         let enough = bytes.saturating_add(bytes / 16).saturating_add(PLENTY);
-        budget::fits(device, bytes) && self.free_bytes(device).is_some_and(|free| free >= enough)
+        limit::fits(device, bytes) && self.free_bytes(device).is_some_and(|free| free >= enough)
     }
 
     fn unreserve(&self, address: u64, bytes: u64) {
@@ -168,14 +170,14 @@ impl Driver for Cuda {
     fn room(&self, device: i32) -> u64 {
         let free = self.free_bytes(device).unwrap_or(0);
         let room = free.saturating_sub(MARGIN);
-        match budget::limit() {
-            Some(limit) => room.min(limit.saturating_sub(budget::held(device))),
+        match limit::limit() {
+            Some(limit) => room.min(limit.saturating_sub(limit::held(device))),
             None => room,
         }
     }
 
     fn make_room_elsewhere(&self, device: i32, bytes: u64) -> bool {
-        budget::fits(device, bytes) && peer_processes::make_room(device, bytes)
+        limit::fits(device, bytes) && peer_processes::make_room(device, bytes)
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {
@@ -203,11 +205,11 @@ impl Driver for Cuda {
     fn allocate(&self, home: Home, bytes: u64) -> Result<u64, CUresult> {
         let context = home.context;
         let _pass = enter_context(context)?;
-        let device = match budget::limit() {
+        let device = match limit::limit() {
             Some(_) => self.ordinal_of(context)?,
             None => 0,
         };
-        let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+        let claim = limit::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
         let mut address = 0;
         let result = thread::timed(|| {
             context::with(context, || {
@@ -233,7 +235,7 @@ impl Driver for Cuda {
                 relaxed(|| unsafe { real::cuMemFree_v2(address) })
             })
         })?);
-        budget::give(Place::of_block(context, address, bytes));
+        limit::give(Place::of_block(context, address, bytes));
         result
     }
 
@@ -293,7 +295,7 @@ impl Driver for Cuda {
                 .chain([context])
                 .collect(),
         };
-        contexts.into_iter().try_for_each(drain::context)
+        contexts.into_iter().try_for_each(context_drain::context)
     }
 
     fn order(&self, stream: Stream, event: Event) -> Result<(), CUresult> {
@@ -342,13 +344,13 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> bool {
-        budget::fits(device, bytes)
+        limit::fits(device, bytes)
             && (bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes))
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {
-        room::release_broken();
-        room::trim(Some(asking), Some(asking.device), waits) > 0
+        make_room::release_broken();
+        make_room::trim(Some(asking), Some(asking.device), waits) > 0
     }
 }
 
@@ -447,7 +449,7 @@ impl Cuda {
                 // After a capture whose thread has ended, the driver refuses a context's events for
                 // ever.
                 Err(CAPTURE_UNSUPPORTED)
-                    if !captures::is_in(other) && drain::context(other).is_ok() => {}
+                    if !captures::is_in(other) && context_drain::context(other).is_ok() => {}
                 Err(error) => {
                     let all = others.into_iter().chain([event]);
                     all.for_each(|event| self.put_back(event));

@@ -14,8 +14,8 @@ use crate::base::thread;
 use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
-use crate::memory::budget::{self, Claim, Place};
-use crate::memory::{drain, physical};
+use crate::memory::limit::{self, Claim, Place};
+use crate::memory::{context_drain, physical};
 
 /// Bytes by whose multiples a pool grows (`pool.accounting` of tests/conformance/recorded.txt).
 const CHUNK: u64 = 32 << 20;
@@ -71,7 +71,7 @@ impl Pool {
         }
         let held = self.held();
         held.into_iter()
-            .for_each(|bytes| budget::recount(Place::of_pool(self.handle), bytes));
+            .for_each(|bytes| limit::recount(Place::of_pool(self.handle), bytes));
         held.unwrap_or(0)
     }
 }
@@ -84,7 +84,7 @@ fn pools() -> MutexGuard<'static, Vec<Pool>> {
 
 /// Adds a pool of host memory that the program made.
 pub fn made_of_host(handle: u64) {
-    if budget::limit().is_some() {
+    if limit::limit().is_some() {
         pools().push(Pool::new(handle, None));
     }
 }
@@ -107,7 +107,7 @@ pub fn current(device: i32) -> u64 {
 /// allow it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
     let growth = bytes.checked_next_multiple_of(CHUNK).unwrap_or(bytes);
-    budget::reserve_in_turn(device, growth, true)
+    limit::reserve_in_turn(device, growth, true)
 }
 
 /// Counts a pool of a device that served a request of this many bytes with this claim.
@@ -154,7 +154,7 @@ pub fn destroy(handle: u64, call: impl FnOnce() -> CUresult) -> CUresult {
         pools[at].has_freed = true;
         if held == 0 {
             pools.swap_remove(at);
-            budget::give(Place::of_pool(handle));
+            limit::give(Place::of_pool(handle));
         }
     }
     result
@@ -203,9 +203,9 @@ fn count_destroyed(device: i32) {
             return true;
         };
         let place = Place::of_pool(*handle);
-        budget::shrink(place, *most);
+        limit::shrink(place, *most);
         if *most == 0 {
-            budget::give(place);
+            limit::give(place);
         }
         *most > 0
     });
@@ -214,6 +214,6 @@ fn count_destroyed(device: i32) {
 /// Waits for all work of a device. If the wait fails, memory that the work uses stays in its pool.
 fn finish(device: i32) {
     if let Some(context) = physical::context_on(device) {
-        let _ = drain::context(context);
+        let _ = context_drain::context(context);
     }
 }

@@ -30,7 +30,7 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{drain, growth, peer_access};
+use crate::memory::{context_drain, miss, peer_access};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
@@ -127,7 +127,7 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
         ANY.store(true, Ordering::Release);
     })?;
     if captures::any() {
-        drain::prepare(context);
+        context_drain::prepare(context);
     }
     Some(pool)
 }
@@ -145,7 +145,7 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     let _uncancelled = Uncancelled::new();
     let context = context::current().filter(|context| !green::is(*context))?;
     trace::open();
-    growth::begins();
+    miss::begins();
     events::driver_ns();
     let pool = of(context)?;
     // On a refusal for lack of memory the driver is asked. It refuses too, and the program gets the

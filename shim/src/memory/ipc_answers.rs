@@ -6,7 +6,7 @@ use gpushim_ipc::Room;
 use crate::cuda::devices;
 use crate::memory::activity::Active;
 use crate::memory::ipc_server::{self, Answers};
-use crate::memory::{ipc_export, room};
+use crate::memory::{ipc_export, make_room};
 
 /// Starts to answer other processes.
 pub fn start() {
@@ -20,5 +20,5 @@ pub fn start() {
 fn make_room(room: &Room) -> u64 {
     let _active = Active::begin();
     let device = devices::with_uuid(room.device);
-    device.map_or(0, |device| room::for_peer_process(device, room.bytes))
+    device.map_or(0, |device| make_room::for_peer_process(device, room.bytes))
 }

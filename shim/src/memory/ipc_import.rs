@@ -18,7 +18,7 @@ use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, INVALID_CONTEXT, INVALID_VALUE, check};
 use crate::cuda::{context, green};
-use crate::memory::{drain, ipc_export};
+use crate::memory::{context_drain, ipc_export};
 
 /// The driver's `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag, which the driver demands.
 const LAZY_PEER_ACCESS: u32 = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
@@ -200,7 +200,7 @@ pub fn close(address: u64) -> Option<Result<(), CUresult>> {
     let _uncancelled = Uncancelled::new();
     if let Some(context) = of {
         // The driver's own close waits, too: work may still use the memory.
-        if let Err(error) = drain::context(context) {
+        if let Err(error) = context_drain::context(context) {
             return Some(Err(error));
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{context, device};
-use crate::memory::{budget, caches, driver_pools};
+use crate::memory::{caches, driver_pools, limit};
 use crate::record::events::Held;
 
 /// Longest time that a query waits for memory that is being given back to the driver, and the time
@@ -53,7 +53,7 @@ fn returns(device: i32) -> Option<u64> {
 
 /// Corrects the driver's figures, in bytes, for the current device.
 fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
-    let limit = budget::limit();
+    let limit = limit::limit();
     if limit.is_none() && !caches::any() {
         return;
     }
@@ -69,7 +69,7 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     if let Some(limit) = limit {
         driver_pools::count(device);
         // Memory that is cached for later requests is available.
-        let held = budget::held(device).saturating_sub(unused);
+        let held = limit::held(device).saturating_sub(unused);
         limited(free, total, limit, held);
     }
 }

@@ -1,8 +1,8 @@
 //! Memory: the pools of this process, and the memory that the driver serves itself.
 //!
 //! * `registry` has the pools, and `caches` every cache.
-//! * `allocator` serves requests of `cudaMalloc` from the pools, in pages or in driver allocations
-//!   (`whole`).
+//! * `cuda_malloc` serves requests of `cudaMalloc` from the pools, in pages or in driver allocations
+//!   (`context_pools`).
 //! * `stream_ordered` serves the requests of streams.
 //! * `ipc_export` and `ipc_import` share pages with other processes, and `peer_processes` asks
 //!   these for memory.
@@ -11,36 +11,36 @@
 //! * `passthrough` forwards requests that no pool serves.
 
 pub mod activity;
-pub mod allocator;
-pub mod budget;
 pub mod caches;
 pub mod capture_notices;
+pub mod context_drain;
+pub mod context_pools;
 pub mod context_work;
+pub mod cuda_malloc;
 pub mod device_memory;
-pub mod drain;
 pub mod driver;
 pub mod driver_pools;
 pub mod elastic;
 pub mod elastic_sites;
-pub mod growth;
 pub mod ipc_answers;
 pub mod ipc_export;
 pub mod ipc_import;
 pub mod ipc_server;
+pub mod limit;
+pub mod make_room;
 pub mod memory_info;
+pub mod miss;
 pub mod owner;
 pub mod passthrough;
 pub mod peer_access;
 pub mod peer_processes;
-pub mod peers;
+pub mod peer_work;
 pub mod physical;
 pub mod policy;
-pub mod pools;
+pub mod pool_life;
 pub mod registry;
 pub mod reservations;
-pub mod room;
 pub mod shortage;
 pub mod stream_ordered;
-pub mod surplus;
-pub mod targets;
-pub mod whole;
+pub mod stream_targets;
+pub mod threshold;

@@ -12,8 +12,8 @@ use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
-use crate::memory::budget::{self, Claim, Place};
-use crate::memory::{drain, driver_pools, policy, room, shortage};
+use crate::memory::limit::{self, Claim, Place};
+use crate::memory::{context_drain, driver_pools, make_room, policy, shortage};
 use crate::record::events;
 
 /// One allocation of the driver.
@@ -75,17 +75,17 @@ impl Request {
     /// Claims the most that the driver may take; caches make room for it. `None`: the limit does
     /// not allow it.
     fn claim(&self) -> Option<Claim> {
-        if budget::limit().is_none() || !self.takes() {
+        if limit::limit().is_none() || !self.takes() {
             return Some(Claim::none());
         }
         let device = self.ordinal();
         let reserve = match self.class {
             Class::PoolAsync => driver_pools::reserve,
-            _ => budget::reserve,
+            _ => limit::reserve,
         };
         reserve(device, self.bytes).or_else(|| {
             let again = || {
-                room::make_room(None);
+                make_room::make_room(None);
                 driver_pools::trim(device);
                 reserve(device, self.bytes).ok_or(OUT_OF_MEMORY)
             };
@@ -96,12 +96,12 @@ impl Request {
     /// Counts the memory that the driver gave at an address, or by a handle. Returns its place,
     /// which goes into the entry.
     fn keep(&self, claim: Claim, address: u64, size: u64) -> Option<Place> {
-        budget::limit()?;
+        limit::limit()?;
         let context = context::current().map_or(Context(0), green::owner);
         let place = match self.class {
             Class::VmmMap => {
                 let memory = self.source.map(Place::of_physical);
-                return memory.filter(|memory| budget::share(*memory));
+                return memory.filter(|memory| limit::share(*memory));
             }
             _ if !self.takes() => return None,
             Class::PoolAsync => {
@@ -166,7 +166,7 @@ fn ask(request: Request, claim: &mut Claim, mut call: impl FnMut() -> CUresult) 
     }
     claim.let_others();
     let mut again = || {
-        room::make_room(None);
+        make_room::make_room(None);
         check(thread::timed(&mut call))
     };
     let mut asked = shortage::ask_in_turn(&mut again);
@@ -254,7 +254,7 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
             let wait = || unsafe { real::cuStreamSynchronize(stream as Handle) };
             thread::timed(|| relaxed(wait));
         }
-        budget::give(place);
+        limit::give(place);
         if let Some(pool) = place.pool() {
             driver_pools::freed(pool, size);
         }
@@ -268,7 +268,7 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
 /// Frees device memory as [`free`], unless this library itself holds it: the program may not free
 /// that.
 pub fn free_memory(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
-    if drain::owns(address) {
+    if context_drain::owns(address) {
         return INVALID_VALUE;
     }
     free(address, stream, call)

@@ -9,7 +9,7 @@ use crate::base::{settings, thread};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, devices, primary};
-use crate::memory::budget::{self, Place};
+use crate::memory::limit::{self, Place};
 use crate::memory::policy;
 
 /// Returns a context of the device: the current one, or the primary one.
@@ -53,7 +53,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
         properties.requestedHandleTypes =
             sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     }
-    let claim = budget::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
+    let claim = limit::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
     let mut handle = 0;
     let create = || {
         // SAFETY: `handle` is ours to write; the properties live through the call.
@@ -99,5 +99,5 @@ pub fn destroy(handle: u64) {
     // A refusal means that the memory is gone with its device already.
     // SAFETY: the pool made the handle, and gives it back once.
     let _ = thread::timed(|| unsafe { real::cuMemRelease(handle) });
-    budget::give(Place::of_physical(handle));
+    limit::give(Place::of_physical(handle));
 }

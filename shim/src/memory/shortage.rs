@@ -16,7 +16,7 @@ use gpushim_trace::Class;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
 use crate::memory::activity::Active;
-use crate::memory::{budget, memory_info, peer_processes, room};
+use crate::memory::{limit, make_room, memory_info, peer_processes};
 use crate::record::events;
 
 /// Lock held by the thread that tries again.
@@ -37,7 +37,7 @@ pub fn ask<T>(
     mut ask: impl FnMut() -> Result<T, CUresult>,
 ) -> Result<T, CUresult> {
     match ask_in_turn(&mut ask) {
-        Err(OUT_OF_MEMORY) if budget::fits(device, bytes) => ask_beside_peers(device, bytes, ask),
+        Err(OUT_OF_MEMORY) if limit::fits(device, bytes) => ask_beside_peers(device, bytes, ask),
         result => result,
     }
 }
@@ -71,7 +71,7 @@ pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T,
     let _turn = TURN.lock();
     for _ in 0..TIMES {
         let before = Active::begun();
-        room::make_room_patiently();
+        make_room::make_room_patiently();
         result = ask();
         let is_quiet = Active::begun() == before;
         if !matches!(result, Err(OUT_OF_MEMORY)) || is_quiet {

@@ -11,7 +11,7 @@ use crate::cuda::types::{
 };
 use crate::cuda::{captures, device};
 use crate::memory::registry::{self, RegisteredPool};
-use crate::memory::{growth, policy, shortage, targets, whole};
+use crate::memory::{context_pools, miss, policy, shortage, stream_targets};
 use crate::record::{events, trace};
 
 /// True if a call on this stream becomes a part of a graph; the driver's error if that is unknown.
@@ -68,13 +68,13 @@ fn twice(mut ask: impl FnMut() -> CUresult) -> Result<(), CUresult> {
 /// must not reach the driver, which would free memory that the pool holds.
 #[inline(always)]
 fn freed_on(handle: u64) -> Result<Stream, CUresult> {
-    if let Some(target) = targets::target(handle) {
+    if let Some(target) = stream_targets::target(handle) {
         return Ok(target.stream);
     }
     let mut context = std::ptr::null_mut();
     // SAFETY: `context` is ours to write.
     twice(|| unsafe { real::cuStreamGetCtx(handle as Handle, &mut context) })?;
-    let target = targets::target(handle).ok_or(INVALID_CONTEXT)?;
+    let target = stream_targets::target(handle).ok_or(INVALID_CONTEXT)?;
     Ok(target.stream)
 }
 
@@ -88,7 +88,7 @@ fn served(
     if bytes == 0 || !policy::has_pools() || is_captured(stream) {
         return None;
     }
-    let target = targets::target(stream)?;
+    let target = stream_targets::target(stream)?;
     let entry = match pool {
         Some(pool) => registry::of(pool)
             .filter(|entry| !entry.is_aside() && entry.is_on_device_of(target.stream))?,
@@ -145,7 +145,7 @@ pub fn allocate_slowly(
 ) -> Option<Result<u64, CUresult>> {
     let _uncancelled = Uncancelled::new();
     trace::open();
-    growth::begins();
+    miss::begins();
     events::driver_ns();
     let asked = shortage::ask(entry.device, bytes, || {
         let asked = entry.pool.allocate(device::driver(), stream, bytes);
@@ -198,7 +198,7 @@ pub fn free_from(entry: &RegisteredPool, address: DevicePtr, stream: Stream) -> 
     }
     let seen = |freed: &_| events::freed_on(freed, stream.handle, &entry.numbers);
     let freed = entry.pool.free_without_caches(stream, address, seen);
-    whole::freed(entry);
+    context_pools::freed(entry);
     freed.map_or_else(code, |()| SUCCESS)
 }
 

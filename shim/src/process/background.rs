@@ -10,7 +10,7 @@ use gpushim_trace::background::{self, Background, is_last};
 use crate::base::{boundary, ending, preloaded, settings};
 use crate::memory::activity::Active;
 use crate::memory::caches::{self, Cache};
-use crate::memory::{device_memory, drain, elastic};
+use crate::memory::{context_drain, device_memory, elastic};
 use crate::process::{autopsy, control};
 use crate::record::{events, maintenance, shortages, thread_names};
 
@@ -117,7 +117,7 @@ fn work(decays: bool, sampled: &mut device_memory::Asked) -> bool {
     if decays {
         let _active = Active::begin();
         events::trimmed(caches::all().map(Cache::decay).sum());
-        drain::decay();
+        context_drain::decay();
     }
     device_memory::sample(sampled);
     thread_names::record();

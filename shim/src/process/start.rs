@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use gpushim_trace::Writer;
 
 use crate::base::{boundary, preloaded};
-use crate::memory::{growth, ipc_answers, memory_info};
+use crate::memory::{ipc_answers, memory_info, miss};
 use crate::process::{autopsy, background, facts};
 use crate::record::{ranges, stacks, timeline, trace};
 
@@ -23,7 +23,7 @@ static HOOK_FACTS: OnceLock<fn(&Writer)> = OnceLock::new();
 pub fn begin(hook_facts: fn(&Writer)) -> bool {
     let _ = HOOK_FACTS.set(hook_facts);
     trace::when_opened(trace_opened);
-    growth::when_it_begins(|| {
+    miss::when_it_begins(|| {
         background::start();
         ipc_answers::start();
     });

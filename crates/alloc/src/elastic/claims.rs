@@ -6,8 +6,8 @@ use super::fences::Fences;
 use super::memory::{Memories, Memory};
 use super::pages::{PAGE, Pages};
 use super::piece::Piece;
+use super::request::{Backed, Wanted};
 use super::state::State;
-use super::wanted::{Backed, Wanted};
 use crate::driver::Driver;
 use crate::rules;
 

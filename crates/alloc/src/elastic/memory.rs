@@ -3,7 +3,7 @@
 //! Memory may be mapped at several pieces, and one of them has it at a time. So a step that repeats
 //! finds the memory of each tensor mapped already, and calls nothing.
 
-use super::held::Held;
+use super::held_bytes::Held;
 use super::pages::Handle;
 use super::piece::{self, Piece, SIZES};
 use crate::slab::{Id, Item, Link, Linked, List, NIL, Slab, UNLINKED};

@@ -23,15 +23,16 @@
 //! would not wait natively.
 
 mod claims;
+mod device;
 mod fences;
-mod held;
+mod held_bytes;
 mod idle;
 mod live_sum;
 mod memory;
-mod open;
+mod open_captures;
 mod pages;
 mod piece;
-mod pool;
+mod request;
 mod segment;
 mod segments;
 mod sources;
@@ -39,8 +40,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod types;
-mod wanted;
 
+pub use device::Elastic;
 pub use pages::{Handle, PAGE, Pages};
-pub use pool::Elastic;
 pub use types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use super::pages::{Handle, PAGE, Pages};
 use super::piece::{self, Piece, SIZES, bytes_of};
+use super::request::{Backed, Wanted};
 use super::state::State;
 use super::types::Mode;
-use super::wanted::{Backed, Wanted};
 use crate::driver::Driver;
 use crate::slab::Id;
 

@@ -4,7 +4,7 @@
 use super::backing::mapping::{Mapping, Mode, PageSource};
 use super::backing::space::Piece;
 use super::block::State as Is;
-use super::misses::{CREATE, Misses};
+use super::miss_state::{CREATE, Misses};
 use super::serve::{Pool, pack};
 use super::types::Backing;
 use crate::driver::Driver;

@@ -9,25 +9,24 @@
 //!
 //! - `state.rs` decides which free memory answers a request; `serve.rs` and `miss.rs` carry it out.
 //! - `stream_queues.rs` has the freed blocks of each stream.
-//! - `fences.rs` queries which work is complete.
+//! - `waits.rs` queries which work is complete.
 //! - `merging.rs` merges free blocks.
 //! - `backing/` gets memory from the driver and gives it back: `pages.rs` and `mapping.rs` in
 //!   pieces that move, `whole.rs` in driver allocations.
 
-mod adjoining;
+mod adjacent;
 mod backing;
 mod bins;
 mod bits;
 mod block;
-mod contexts;
-mod counts;
 mod ended_queues;
 mod exact_fit;
-mod fences;
-mod manage;
 mod merging;
 mod miss;
-mod misses;
+mod miss_state;
+mod notices;
+mod prefetch;
+mod queue_count;
 mod serve;
 mod state;
 mod stream_queue;
@@ -37,9 +36,10 @@ mod tests;
 mod thread_cache;
 mod thread_caches;
 mod types;
-mod warm;
+mod upkeep;
+mod waits;
 
 pub use backing::block_pieces::BlockPieces;
-pub use contexts::Mark;
+pub use notices::Mark;
 pub use serve::Pool;
 pub use types::{Backing, LiveBlock, Settings};

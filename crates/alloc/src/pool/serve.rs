@@ -1,6 +1,6 @@
 //! One pool with its lock, and the requests and frees that use or avoid the lock.
 
-use super::misses::Misses;
+use super::miss_state::Misses;
 use super::state::{State, block_bytes};
 use super::thread_caches::Shared;
 use super::types::Settings;

@@ -12,8 +12,8 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
-    budget, capture_notices, device_memory, drain, elastic, ipc_import, owner, passthrough,
-    peer_access, peers, pools, surplus, whole,
+    capture_notices, context_drain, context_pools, device_memory, elastic, ipc_import, limit,
+    owner, passthrough, peer_access, peer_work, pool_life, threshold,
 };
 use crate::record::events;
 
@@ -28,14 +28,14 @@ fn ended(handle: u64) {
     // Before the context is forgotten.
     let device = device::driver().known_ordinal(ended);
     context::ended(ended);
-    budget::context_gone(ended);
+    limit::context_gone(ended);
     capture_notices::context_gone(ended);
     elastic::context_gone(ended);
     peer_access::gone(ended);
     ipc_import::context_gone(ended);
     attached::none(ended);
-    let (mut allocated, held) = whole::context_gone(ended);
-    allocated += pools::context_gone(ended);
+    let (mut allocated, held) = context_pools::context_gone(ended);
+    allocated += pool_life::context_gone(ended);
     if allocated + held > 0 {
         events::context_gone(ended, device, (allocated, held), is_held);
     }
@@ -45,16 +45,16 @@ fn ended(handle: u64) {
 /// Other threads may get its addresses before the driver's call returns.
 fn leaves(doomed: Context) {
     // A refusal means that its work has failed, or that the handle is no context.
-    if peer_access::is_known(doomed) && drain::context(doomed).is_ok() {
-        pools::context_leaves(doomed);
+    if peer_access::is_known(doomed) && context_drain::context(doomed).is_ok() {
+        pool_life::context_leaves(doomed);
     }
     gate::close(doomed);
-    whole::context_leaves(doomed);
+    context_pools::context_leaves(doomed);
 }
 
 /// Opens a context again that did not end.
 fn stays(context: Context) {
-    whole::context_stays(context);
+    context_pools::context_stays(context);
     gate::stays(context);
 }
 
@@ -128,7 +128,7 @@ pub(super) fn make(
         let made = Context(unsafe { *context } as u64);
         context::made(made);
         gate::made(made);
-        peers::context_made(made, device);
+        peer_work::context_made(made, device);
         device_memory::made(device, made);
     }
     result
@@ -136,7 +136,7 @@ pub(super) fn make(
 
 /// Calls a function that waits for a context's work. Pools then know the work that is complete.
 fn synchronize(which: Option<Context>, call: impl FnOnce() -> CUresult) -> CUresult {
-    surplus::synchronize(which, None, call)
+    threshold::synchronize(which, None, call)
 }
 
 driver_hooks! {
@@ -276,7 +276,7 @@ driver_hooks! {
             && let Some(accessor) = context::current() {
                 let owner = Context(peer as u64);
                 let follow = || elastic::peer(accessor, owner, true);
-                if let Err(error) = peers::peer(accessor, owner, true).and_then(|()| follow()) {
+                if let Err(error) = peer_work::peer(accessor, owner, true).and_then(|()| follow()) {
                     // SAFETY: undoes the call above.
                     let _ = unsafe { real::cuCtxDisablePeerAccess(peer) };
                     return error;
@@ -290,7 +290,7 @@ driver_hooks! {
         let result = unsafe { real::cuCtxDisablePeerAccess(peer) };
         if result == SUCCESS
             && let Some(accessor) = context::current() {
-                let _ = peers::peer(accessor, Context(peer as u64), false);
+                let _ = peer_work::peer(accessor, Context(peer as u64), false);
                 let _ = elastic::peer(accessor, Context(peer as u64), false);
             }
         result

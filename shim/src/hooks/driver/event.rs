@@ -7,7 +7,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{registry, surplus};
+use crate::memory::{registry, threshold};
 
 /// Notes that this thread recorded an event. PyTorch records one on each other stream that used a
 /// tensor (`record_stream`), before it announces the tensor's end: `hooks/torch.rs` reads the note.
@@ -45,7 +45,7 @@ driver_hooks! {
         // SAFETY: as above.
         let result = unsafe { real::cuEventSynchronize(event) };
         if result == SUCCESS {
-            registry::all().for_each(surplus::release_surplus);
+            registry::all().for_each(threshold::release_surplus);
         }
         result
     }

@@ -12,8 +12,8 @@ use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, Handle, INVALID_VALUE, NOWHERE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::budget::{self, Place};
 use crate::memory::caches::{self, News};
+use crate::memory::limit::{self, Place};
 use crate::memory::owner::{self, Owner};
 use crate::memory::registry::RegisteredPool;
 use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
@@ -192,7 +192,7 @@ driver_hooks! {
         let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
         if result == SUCCESS {
             // SAFETY: the driver wrote the handle.
-            budget::share(Place::of_physical(unsafe { *handle }));
+            limit::share(Place::of_physical(unsafe { *handle }));
             exported(Class::Vmm, address as u64);
         }
         result

@@ -10,7 +10,7 @@ use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::caches::{self, News};
 use crate::memory::device_memory::free_bytes;
-use crate::memory::{passthrough, surplus};
+use crate::memory::{passthrough, threshold};
 use crate::record::outside;
 
 /// The driver's `CU_GRAPH_NODE_TYPE_GRAPH`, `..._MEM_ALLOC` and `..._MEM_FREE`.
@@ -54,7 +54,7 @@ fn destroy(graph: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
     let result = call();
     if result == SUCCESS {
         caches::tell(News::GraphDestroyed(graph as u64));
-        surplus::release_owed();
+        threshold::release_owed();
     }
     result
 }

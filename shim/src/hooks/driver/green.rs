@@ -12,7 +12,7 @@ use crate::cuda::types::{CUresult, Handle, SUCCESS, check};
 use crate::cuda::{context, primary};
 use crate::hooks::driver::context::{destroy, make, release};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{passthrough, peers};
+use crate::memory::{passthrough, peer_work};
 
 /// Registers a green context that was just made. The driver retains the device's primary context
 /// for it. This library's table counts that use, too, and so shows the primary context as alive.
@@ -42,7 +42,7 @@ fn take_in(handle: Handle, device: c_int) -> Result<(), CUresult> {
     });
     context::made(context);
     gate::made(context);
-    peers::context_made(context, device);
+    peer_work::context_made(context, device);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::cuda::types::{
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
 use crate::memory::passthrough::{self, Request};
-use crate::memory::{allocator, memory_info};
+use crate::memory::{cuda_malloc, memory_info};
 
 /// Bytes to whose multiples rows are padded.
 const PITCH: u64 = 512;
@@ -31,7 +31,7 @@ driver_hooks! {
     /// Allocates device memory from a pool, or from the driver if no pool serves it.
     fn cuMemAlloc_v2(address: *mut DevicePtr, bytes: usize) {
         if !address.is_null() {
-            match allocator::allocate(bytes as u64) {
+            match cuda_malloc::allocate(bytes as u64) {
                 Some(Ok(block)) => {
                     // SAFETY: not null, and the caller's to be written.
                     unsafe { *address = block };
@@ -61,7 +61,7 @@ driver_hooks! {
         if context::is_destroyed() {
             return CONTEXT_IS_DESTROYED;
         }
-        allocator::free(address, false).unwrap_or_else(|| {
+        cuda_malloc::free(address, false).unwrap_or_else(|| {
             // SAFETY: the caller's argument, unchanged.
             passthrough::free_memory(address, 0, || unsafe { real::cuMemFree_v2(address) })
         })

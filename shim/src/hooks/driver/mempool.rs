@@ -10,7 +10,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::registry::{self, Access, RegisteredPool};
-use crate::memory::{driver_pools, pools, surplus};
+use crate::memory::{driver_pools, pool_life, threshold};
 
 /// The driver's `CU_MEMPOOL_ATTR_…`, by number.
 const REUSE_ALLOW_INTERNAL_DEPENDENCIES: c_uint = 3;
@@ -42,7 +42,7 @@ fn ours(pool: Handle) -> Option<&'static RegisteredPool> {
             thread::call(|| unsafe { real::cuDeviceGetDefaultMemPool(&mut default, *device) });
         asked == SUCCESS && default == pool
     })?;
-    pools::default(device, pool as u64)
+    pool_life::default(device, pool as u64)
 }
 
 /// Registers a pool that the driver just made, if this library can serve it. Pools whose memory can
@@ -71,7 +71,7 @@ unsafe fn created(pool: Handle, properties: *const sys::CUmemPoolProps) {
             max_size: most as u64,
             ..Settings::default()
         };
-        pools::add_of_streams(pool as u64, device, settings);
+        pool_life::add_of_streams(pool as u64, device, settings);
     } else if kind != PINNED || location != DEVICE {
         driver_pools::made_of_host(pool as u64);
     }
@@ -138,7 +138,7 @@ driver_hooks! {
         let call = || unsafe { real::cuMemPoolDestroy(pool) };
         let result = driver_pools::destroy(pool as u64, call);
         if result == SUCCESS {
-            pools::destroyed(pool as u64);
+            pool_life::destroyed(pool as u64);
         }
         result
     }
@@ -149,7 +149,7 @@ driver_hooks! {
         if result == SUCCESS
             && let Some(entry) = registry::of(pool as u64)
         {
-            surplus::trim_to(entry, keep as u64);
+            threshold::trim_to(entry, keep as u64);
         }
         result
     }

@@ -6,7 +6,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{captures, streams};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::memory::{capture_notices, passthrough, registry, surplus, targets};
+use crate::memory::{capture_notices, passthrough, registry, stream_targets, threshold};
 
 /// Begins a capture in a mode of the driver. `per_thread`: the stream handle 0 means the thread's
 /// default stream.
@@ -45,7 +45,7 @@ fn end(
 
 /// Destroys a stream, and the capture that it may be in.
 fn destroy(stream: Handle, call: impl FnOnce() -> CUresult) -> CUresult {
-    targets::stream_gone(stream as u64);
+    stream_targets::stream_gone(stream as u64);
     captures::leaves(stream, true);
     let result = call();
     if result == SUCCESS {
@@ -61,10 +61,10 @@ fn synchronize(stream: u64, call: impl FnOnce() -> CUresult) -> CUresult {
     if !registry::all().any(|entry| entry.pool.is_above_threshold()) {
         return call();
     }
-    let Some(target) = targets::target(stream) else {
+    let Some(target) = stream_targets::target(stream) else {
         return call();
     };
-    surplus::synchronize(Some(target.stream.context), Some(target.stream), call)
+    threshold::synchronize(Some(target.stream.context), Some(target.stream), call)
 }
 
 driver_hooks! {

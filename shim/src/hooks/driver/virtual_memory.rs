@@ -9,7 +9,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
-use crate::memory::budget::{self, Place};
+use crate::memory::limit::{self, Place};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{owner, reservations};
 
@@ -39,7 +39,7 @@ driver_hooks! {
         // SAFETY: as above.
         let result = passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) });
         if result == SUCCESS {
-            budget::give(Place::of_physical(handle));
+            limit::give(Place::of_physical(handle));
         }
         result
     }

@@ -45,7 +45,7 @@ fn memory_is_only_where_tensors_are() {
     assert_eq!(
         sim.calls(0, Call::Allow),
         1,
-        "neighbours are enabled together"
+        "adjacent pages are enabled together"
     );
     assert_eq!(elastic.freed(base + PAGE - 512, 1024, 0, false), None);
     let stats = elastic.stats();

@@ -1,4 +1,4 @@
-//! Pools of driver allocations in one context ([`Backing::Whole`](crate::pool::Backing::Whole)). An
+//! Pools of driver allocations in one context ([`Backing::Whole`]). An
 //! allocation serves one block at a time, and is given back to the driver as a whole.
 
 use super::mapping::Mode;

@@ -120,7 +120,11 @@ fn audit(pool: &Pool<Probe>, pages: bool) -> Audit {
         assert_eq!(block.address, address);
         if block.right != NIL {
             let right = state.slab.at(block.right);
-            assert_eq!((right.left, right.address), (id, block.end()), "neighbours");
+            assert_eq!(
+                (right.left, right.address),
+                (id, block.end()),
+                "adjacent blocks"
+            );
         }
         let pieces = || state.space.pieces.range(..block.end()).rev();
         let touching = || pieces().take_while(|(at, piece)| *at + piece.bytes > block.address);

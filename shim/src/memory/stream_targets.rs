@@ -8,7 +8,7 @@ use gpushim_alloc::{Context, Stream};
 
 use crate::base::{boundary, thread};
 use crate::cuda::{context, device, streams};
-use crate::memory::pools;
+use crate::memory::pool_life;
 use crate::memory::registry::{self, RegisteredPool};
 
 /// A stream and the pool that serves it.
@@ -54,7 +54,7 @@ fn ask(handle: u64) -> Option<Target> {
     let epoch = registry::epoch();
     let context = streams::context_of(handle)?;
     let device = device::driver().ordinal_of(context).ok()?;
-    let entry = pools::current(device);
+    let entry = pool_life::current(device);
     let thread = if handle == Stream::PER_THREAD {
         has_streams();
         thread::serial()

@@ -6,12 +6,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::memory::Memories;
-use super::open::OpenCaptures;
+use super::open_captures::OpenCaptures;
 use super::pages::{Handle, PAGE, Pages};
+use super::request::Wanted;
 use super::segment::Segment;
 use super::state::State;
 use super::types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
-use super::wanted::Wanted;
 use crate::driver::Driver;
 use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;

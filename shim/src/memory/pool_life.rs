@@ -14,8 +14,8 @@ use crate::cuda::types::SUCCESS;
 use crate::cuda::{captures, context, device};
 use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::registry::{self, Kind, RegisteredPool, Requests, all, changed, of};
-use crate::memory::surplus::release_surplus;
-use crate::memory::{drain, peer_access, policy};
+use crate::memory::threshold::release_surplus;
+use crate::memory::{context_drain, peer_access, policy};
 use crate::record::events::Held;
 
 /// Registers a pool, with its own settings.
@@ -24,7 +24,9 @@ pub fn add(requests: Requests, device: i32, settings: Settings) -> Option<&'stat
     caches::add(Place::Pools, &Pools);
     registry::add(requests, device, settings, || {
         if captures::any() {
-            context::current().into_iter().for_each(drain::prepare);
+            context::current()
+                .into_iter()
+                .for_each(context_drain::prepare);
         }
     })
 }
@@ -130,7 +132,7 @@ pub fn context_gone(gone: Context) -> u64 {
         }
     }
     device::driver().forget(gone);
-    drain::context_gone(gone);
+    context_drain::context_gone(gone);
     // The end of a context is a synchronisation, too.
     all().for_each(release_surplus);
     live

@@ -5,7 +5,7 @@ use gpushim_alloc::{Context, Driver, Stream};
 use crate::cuda::types::CUresult;
 use crate::cuda::{captures, device};
 use crate::memory::registry::Access;
-use crate::memory::{peer_access, policy, pools};
+use crate::memory::{peer_access, policy, pool_life};
 
 /// Notes a new context: its work may use the memory of its device's other contexts.
 pub fn context_made(context: Context, device: i32) {
@@ -47,7 +47,7 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     };
     // The driver itself controls access to driver allocations.
     let Some(entry) = policy::is_paged(owner)
-        .then(|| pools::serving_all(owner))
+        .then(|| pool_life::serving_all(owner))
         .flatten()
     else {
         return Ok(());

@@ -10,7 +10,9 @@ use crate::base::{settings, thread};
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
 use crate::cuda::{captures, context, device, green, primary};
 use crate::memory::registry::{self, Kind, RegisteredPool};
-use crate::memory::{elastic, peer_access, policy, pools, stream_ordered, surplus, whole};
+use crate::memory::{
+    context_pools, elastic, peer_access, policy, pool_life, stream_ordered, threshold,
+};
 use crate::record::events;
 
 /// Allocates in the current context and returns the address. `None`: the driver must answer.
@@ -29,7 +31,7 @@ pub fn allocate_at_once(bytes: u64) -> Option<u64> {
     let device = thread::with(|t| t.device.get());
     let entry = match registry::serving_all(device.into()) {
         Some(entry) => Some(entry).filter(|entry| !entry.is_aside()),
-        None => whole::known(context),
+        None => context_pools::known(context),
     }?;
     let address = stream_ordered::allocate_cached(entry, Stream::all_of(context), bytes)?;
     if captures::any() {
@@ -52,8 +54,8 @@ fn allocate_slowly(bytes: u64) -> Option<Result<u64, CUresult>> {
     }
     let device = device::driver().ordinal_of(context).ok()?;
     let entry = match policy::is_paged(device) {
-        true => pools::serving_all(device),
-        false => whole::pool(context, device),
+        true => pool_life::serving_all(device),
+        false => context_pools::pool(context, device),
     }?;
     let result = stream_ordered::allocate_slowly(entry, Stream::all_of(context), bytes);
     if captures::any()
@@ -114,7 +116,7 @@ fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<
         Err(FreeError::Unknown) => return None,
         Err(error) => return Some(stream_ordered::code(error)),
     }
-    whole::freed(entry);
+    context_pools::freed(entry);
     if let Some(most) = settings::config().cache_max {
         keep_at_most(entry, most);
     }
@@ -130,7 +132,7 @@ fn wait_if_strict(context: Context) {
     let others = peer_access::of(context);
     for one in others.into_iter().chain([context]) {
         let wait = || device::driver().synchronize(one).err().unwrap_or(SUCCESS);
-        surplus::synchronize(Some(one), None, wait);
+        threshold::synchronize(Some(one), None, wait);
     }
 }
 

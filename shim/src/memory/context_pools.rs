@@ -6,7 +6,7 @@ use gpushim_alloc::{Context, Home, gate};
 use crate::base::thread;
 use crate::cuda::device;
 use crate::memory::registry::{self, Kind, RegisteredPool, Requests};
-use crate::memory::{policy, pools};
+use crate::memory::{policy, pool_life};
 
 /// Returns the pool of a context, once there is one. Each thread remembers the last.
 #[inline(always)]
@@ -35,9 +35,9 @@ pub fn pool(context: Context, device: i32) -> Option<&'static RegisteredPool> {
     };
     let settings = Settings {
         backing: Backing::Whole(home),
-        ..pools::of_default()
+        ..pool_life::of_default()
     };
-    pools::add(Requests::Context(context), device, settings)
+    pool_life::add(Requests::Context(context), device, settings)
 }
 
 /// Closes the pool of a context that is about to end: no address finds its blocks any more. Other

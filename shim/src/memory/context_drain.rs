@@ -18,8 +18,8 @@ use crate::cuda::captures::{self, relaxed};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CAPTURE_UNSUPPORTED, CUresult, OUT_OF_MEMORY, check};
 use crate::cuda::{context, device, green};
-use crate::memory::budget::{self, Claim, Place};
-use crate::memory::room;
+use crate::memory::limit::{self, Claim, Place};
+use crate::memory::make_room;
 
 /// An allocation that is kept for a wait.
 #[derive(Clone, Copy)]
@@ -54,8 +54,8 @@ static IS_RECENT: AtomicBool = AtomicBool::new(false);
 /// Allocates one from the driver, and adds it by `enter`.
 fn allocate(of: Context, enter: fn(&mut All, Kept)) -> Result<Kept, CUresult> {
     let (born, mut address) = (gate::ends(), 0);
-    let claim = match budget::limit() {
-        Some(_) => budget::reserve(device::driver().ordinal_of(of)?, 1),
+    let claim = match limit::limit() {
+        Some(_) => limit::reserve(device::driver().ordinal_of(of)?, 1),
         None => Some(Claim::none()),
     };
     let claim = claim.ok_or(OUT_OF_MEMORY)?;
@@ -109,7 +109,7 @@ fn free(kept: &Kept) -> Result<(), CUresult> {
     // SAFETY: the address is of an allocation that nothing else knows.
     let call = || relaxed(|| unsafe { real::cuMemFree_v2(kept.address) });
     check(context::with(kept.of, || thread::call(call))?)?;
-    budget::give(Place::of_block(kept.of, kept.address, 1));
+    limit::give(Place::of_block(kept.of, kept.address, 1));
     Ok(())
 }
 
@@ -136,12 +136,12 @@ fn allocate_from_cache(of: Context, error: CUresult) {
         return;
     }
     if let Ok(device) = device::driver().ordinal_of(of)
-        && room::give_complete(device, 1) > 0
+        && make_room::give_complete(device, 1) > 0
         && allocate(of, stays).is_ok()
     {
         return;
     }
-    room::make_room(None);
+    make_room::make_room(None);
     // Without the allocation, a wait asks the driver for one when it needs it.
     let _ = allocate(of, stays);
 }
