@@ -17,7 +17,7 @@
 //! let count = walk(&mut frames);
 //! assert_eq!(frames.as_slice().len(), count);
 //! for address in frames.as_slice() {
-//! A return address is after its call, which may be the last instruction of its module.
+//!     // A return address is after its call, which may be the last instruction of its module.
 //!     let module = module_of(address - 1).map(|module| module.path);
 //!     println!("{address:#x} in {module:?}");
 //! }

@@ -40,7 +40,7 @@ pub fn write(path: &str, log: &[u64]) -> std::io::Result<()> {
     std::fs::write(path, bytes)
 }
 
-/// Reads a log that [`write`] wrote.
+/// Reads a log that [`write()`] wrote.
 pub fn read(path: &str) -> std::io::Result<Native> {
     let bytes = std::fs::read(path)?;
     let (words, _) = bytes.as_chunks::<8>();

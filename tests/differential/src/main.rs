@@ -1,10 +1,12 @@
 //! Random programs, run natively and under the shim on the stand-in driver, and compared step by
 //! step.
 //!
-//!     differential SECONDS|STEPSsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N]
-//!                  [--programs N] [--keep-going]
-//!     differential one DRIVER SHIM SEED STEPS [STEP,STEP,…]     one program, aloud
-//!     differential table                                        the promised differences
+//! ```text
+//! differential SECONDS|STEPSsteps [--seed N] [--driver NAME] [--shim NAME] [--steps N]
+//!              [--programs N] [--keep-going]
+//! differential one DRIVER SHIM SEED STEPS [STEP,STEP,…]     one program, aloud
+//! differential table                                        the promised differences
+//! ```
 //!
 //! `DIFFERENTIAL_SHIM` and `DIFFERENTIAL_STANDIN` are the paths of the shim and the stand-in.
 //! `scripts/differential` sets them.
