@@ -59,9 +59,11 @@ impl Cuda {
     /// The driver's.
     pub(super) fn has_completed(&self, event: Event) -> Result<bool, CUresult> {
         // While a stream captures, the driver refuses the query unless the thread's mode allows it.
-        // A query in the relaxed mode delays no capture that begins.
+        // A query in the relaxed mode delays no capture that begins, so it enters quietly. Every
+        // other query is loud, also if the last capture ends in between.
         let (context, born) = (event.context(), event.born());
-        let pass = match captures::any() {
+        let is_quiet = captures::any();
+        let pass = match is_quiet {
             true => gate::enter_since(context, born),
             false => gate::enter_loud(context, born),
         };
@@ -70,7 +72,7 @@ impl Cuda {
         };
         // SAFETY: the event is live.
         let query = || thread::call(|| unsafe { real::cuEventQuery(event.raw()) });
-        let answer = if captures::any() {
+        let answer = if is_quiet || captures::any() {
             relaxed(query)
         } else {
             query()
