@@ -68,14 +68,10 @@ pub(crate) enum Mutation {
     // Pieces and driver allocations.
     /// Pieces move as if the work that uses them were complete.
     MoveEarly,
-    /// Memory that is registered outside the process moves.
-    MovePinned,
     /// Former places of pieces are unmapped whatever their work.
     ReapEarly,
     /// Free memory is given back whatever its work.
     EvictEarly,
-    /// Memory that is registered outside the process is given back.
-    EvictPinned,
     /// An exported allocation is reused.
     ReuseExported,
     /// Pieces that are too large are given back whatever their work.

@@ -92,12 +92,6 @@ pub(crate) fn may_move(is_complete: bool) -> bool {
     yes_if(is_complete, Mutation::MoveEarly)
 }
 
-/// True if a piece must stay in place: it is registered outside the process.
-#[inline(always)]
-pub(crate) fn must_stay(is_pinned: bool) -> bool {
-    no_unless(is_pinned, Mutation::MovePinned)
-}
-
 /// True if the former place of a moved piece may be unmapped: the work there is complete.
 #[inline(always)]
 pub(crate) fn may_unmap(is_complete: bool) -> bool {
@@ -108,12 +102,6 @@ pub(crate) fn may_unmap(is_complete: bool) -> bool {
 #[inline(always)]
 pub(crate) fn may_evict(is_complete: bool) -> bool {
     yes_if(is_complete, Mutation::EvictEarly)
-}
-
-/// True if a piece must not be given back to the driver: it is registered outside the process.
-#[inline(always)]
-pub(crate) fn must_not_evict(is_pinned: bool) -> bool {
-    no_unless(is_pinned, Mutation::EvictPinned)
 }
 
 /// True if a freed block must not be used again: it was exported from the process.

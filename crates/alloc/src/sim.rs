@@ -294,15 +294,6 @@ impl Sim {
         self.inner.lock().memory.total()
     }
 
-    /// Bytes of a pool's pieces that are registered outside the process.
-    pub fn pinned(&self, pool: usize) -> u64 {
-        let inner = self.inner.lock();
-        let mappings = inner.memory.mappings.values();
-        let pinned = mappings.filter(|mapping| mapping.pinned);
-        let own = |handle: &u64| inner.memory.is_of(*handle, pool);
-        pinned.filter(|m| own(&m.handle)).map(|m| m.bytes).sum()
-    }
-
     /// Bytes of a pool's pieces that are registered outside the process or not wholly free, as
     /// `is_free` decides for a range.
     pub fn busy(&self, pool: usize, is_free: impl Fn(u64, u64) -> bool) -> u64 {

@@ -86,12 +86,13 @@ pub fn free(address: DevicePtr, at_once: bool) -> Option<CUresult> {
 /// Frees memory of a pool. `None`: no pool has the address.
 #[inline(never)]
 fn free_from(address: DevicePtr, at_once: bool) -> Option<CUresult> {
-    registry::by_address().find_map(|entry| match entry.pool.is_pages() {
-        true if !entry.pool.owns(address) => None,
-        true => free_in(entry, address, at_once).or((!at_once).then_some(INVALID_VALUE)),
-        // A pool of driver allocations has to look for the block: mostly, one search is enough.
-        false => free_in(entry, address, at_once)
-            .or_else(|| entry.pool.owns(address).then_some(INVALID_VALUE)),
+    if let Some(entry) = registry::owner_in_pages(address) {
+        return free_in(entry, address, at_once).or((!at_once).then_some(INVALID_VALUE));
+    }
+    // A pool of driver allocations has to look for the block: mostly, one search is enough.
+    registry::of_allocations().find_map(|entry| {
+        free_in(entry, address, at_once)
+            .or_else(|| entry.pool.owns(address).then_some(INVALID_VALUE))
     })
 }
 
@@ -112,7 +113,8 @@ fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<
     let seen = |freed: &_| events::freed(freed, &entry.numbers);
     match entry.pool.free_in_context(address, current, seen) {
         Ok(Context(0)) => {}
-        Ok(context) => wait_if_strict(context),
+        Ok(context) if settings::config().reuse == Reuse::Strict => wait(context),
+        Ok(_) => {}
         Err(FreeError::Unknown) => return None,
         Err(error) => return Some(stream_ordered::code(error)),
     }
@@ -123,10 +125,11 @@ fn free_in(entry: &RegisteredPool, address: DevicePtr, at_once: bool) -> Option<
     Some(SUCCESS)
 }
 
-/// Waits on the host after a free in a context, if the user asked for strict reuse.
-fn wait_if_strict(context: Context) {
+/// Waits on the host after a free in a context, as the user asked by strict reuse.
+#[cold]
+fn wait(context: Context) {
     // Nothing can be waited for while a stream captures.
-    if settings::config().reuse != Reuse::Strict || captures::any() {
+    if captures::any() {
         return;
     }
     let others = peer_access::of(context);

@@ -265,16 +265,21 @@ pub fn find(requests: Requests) -> Option<&'static RegisteredPool> {
 /// Finds the pool that an address may belong to.
 #[inline]
 pub fn owner(address: u64) -> Option<&'static RegisteredPool> {
-    by_address().find(|entry| entry.pool.owns(address))
+    owner_in_pages(address).or_else(|| of_allocations().find(|entry| entry.pool.owns(address)))
 }
 
-/// Returns all pools whose blocks are found by their addresses. Pools of pages come first: they find
-/// their addresses without a lock.
+/// Returns the pools of whole driver allocations.
 #[inline]
-pub fn by_address() -> impl Iterator<Item = &'static RegisteredPool> {
-    let open = || all().filter(|entry| !entry.is_closed.load(Ordering::Acquire));
-    let in_pages = open().filter(|entry| entry.pool.is_pages());
-    in_pages.chain(open().filter(|entry| !entry.pool.is_pages()))
+pub fn of_allocations() -> impl Iterator<Item = &'static RegisteredPool> {
+    let open = all().filter(|entry| !entry.is_closed.load(Ordering::Acquire));
+    open.filter(|entry| !entry.pool.is_pages())
+}
+
+/// Finds the pool of pages that has an address, without a lock.
+#[inline(always)]
+pub fn owner_in_pages(address: u64) -> Option<&'static RegisteredPool> {
+    let has = |entry: &&RegisteredPool| entry.pool.owns_page(address);
+    all().find(|entry| has(entry) && !entry.is_closed.load(Ordering::Acquire))
 }
 
 /// Registers a pool, with its own settings, and calls `made` after making one. An existing or an

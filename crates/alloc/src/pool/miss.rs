@@ -61,10 +61,13 @@ impl<D: Driver> Pool<D> {
                 if let Some(grant) = self.take(stream, bytes, true) {
                     return Ok(grant);
                 }
-                if self.is_tight(bytes)
-                    && let Some(grant) = self.take_ordered(driver, stream, bytes)
-                {
-                    return Ok(grant);
+                if self.is_tight(bytes) {
+                    if let Some(grant) = self.take_ordered(driver, stream, bytes) {
+                        return Ok(grant);
+                    }
+                    if self.is_pages() && !stream.is_ordered() {
+                        self.finish_for_all(driver);
+                    }
                 }
                 None
             }

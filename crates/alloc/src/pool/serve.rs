@@ -96,10 +96,8 @@ impl<D: Driver> Pool<D> {
     /// True if an address may be the pool's. For pages the answer is exact.
     #[inline]
     pub fn owns(&self, address: u64) -> bool {
-        let range = self.range.load(Ordering::Acquire);
-        if range != 0 {
-            let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
-            return (address >> UNIT).wrapping_sub(base) < bytes;
+        if self.is_pages() {
+            return self.owns_page(address);
         }
         let state = self.state.lock_without_caches();
         match state.find(address) {
@@ -109,6 +107,14 @@ impl<D: Driver> Pool<D> {
             }
             found => found.is_some(),
         }
+    }
+
+    /// True if an address is in the pool's pages. Takes no lock.
+    #[inline]
+    pub fn owns_page(&self, address: u64) -> bool {
+        let range = self.range.load(Ordering::Acquire);
+        let (base, bytes) = (range >> BYTES, range & ((1 << BYTES) - 1));
+        (address >> UNIT).wrapping_sub(base) < bytes
     }
 
     /// Waits until the driver has taken back an address that was freed. Until then the pool must

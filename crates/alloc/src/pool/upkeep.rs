@@ -204,24 +204,14 @@ impl<D: Driver> Pool<D> {
         state.calm = 0;
     }
 
-    /// Takes note that the address of a block left the process: the memory may be registered
-    /// outside. Memory in pages stays where it is while the pool lives, and other blocks may be
-    /// placed there. A driver allocation is freed with its block.
+    /// Takes note that the memory of a block may be registered outside the process. The
+    /// registration ends with the free, as natively. A driver allocation is freed with its block.
+    /// Pages stay in place while a block lives on them, so that they need no mark.
     pub fn exported(&self, address: u64) {
         let mut state = self.state.lock();
-        let Some(id) = state.find(address) else {
-            return;
-        };
-        if !self.is_pages() {
+        if let Some(id) = state.find(address).filter(|_| !self.is_pages()) {
             state.slab.at_mut(id).exported = true;
             self.has_exported.store(true, Ordering::Relaxed);
-            return;
-        }
-        let (start, end) = (state.slab.at(id).address, state.slab.at(id).end());
-        let before = state.space.pieces.range(..=start).next_back();
-        let first = before.map_or(start, |(at, _)| *at);
-        for (at, piece) in state.space.pieces.range_mut(first..end) {
-            piece.pinned |= at + piece.bytes > start;
         }
     }
 

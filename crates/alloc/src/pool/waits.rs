@@ -314,9 +314,23 @@ impl<D: Driver> Pool<D> {
 
     /// Waits until all work that used free blocks is complete, as far as the host can wait for it.
     pub(super) fn finish_all(&self, driver: &D) {
+        self.finish_queues(driver, |_| true);
+    }
+
+    /// Waits until the work is complete that was submitted before frees of `cudaMalloc` memory, as
+    /// far as the host can wait for it. Natively each of these frees waited.
+    pub(super) fn finish_for_all(&self, driver: &D) {
+        self.finish_queues(driver, |stream| stream.is_some_and(|one| !one.is_ordered()));
+    }
+
+    fn finish_queues(&self, driver: &D, chosen: impl Fn(Option<Stream>) -> bool) {
         let mut next = 0;
         while let Some(queue) = self.pending_from(next) {
             next = queue + 1;
+            let stream = self.state.lock().stream_of(queue);
+            if !chosen(stream) {
+                continue;
+            }
             let may_wait = rules::may_call(Call::Wait, self.state.lock().captures.is_open());
             let finished = if may_wait {
                 let latest = self.latest(driver, queue);

@@ -239,8 +239,7 @@ impl<E: Copy> State<E> {
                     let block = self.slab.at(id);
                     let (start, end) = (block.address, block.end());
                     for (address, piece) in self.space.pieces.range(start..end) {
-                        let pinned = rules::must_stay(piece.pinned);
-                        if !pinned && address + piece.bytes <= end {
+                        if address + piece.bytes <= end {
                             found.push((*address, *piece, id));
                         }
                     }

@@ -136,8 +136,7 @@ impl<E: Copy> State<E> {
         let pieces: Vec<_> = self.space.pieces.range(start..end).map(within).collect();
         let (mut sum, mut block) = (0, id);
         for (address, piece, fits) in pieces {
-            let pinned = rules::must_not_evict(piece.pinned);
-            if !fits || pinned || sum >= bytes {
+            if !fits || sum >= bytes {
                 continue;
             }
             while block != NIL && self.slab.at(block).end() <= address {

@@ -13,8 +13,6 @@ pub(in crate::pool) struct Piece {
     /// Handle of the driver's piece; 0 for a driver allocation.
     pub handle: u64,
     pub bytes: u64,
-    /// True if it may be registered outside the process: it must neither move nor be given back.
-    pub pinned: bool,
 }
 
 /// Addresses of a pool, with their memory.
@@ -34,11 +32,7 @@ pub(in crate::pool) struct Space {
 
 impl Piece {
     pub fn new(handle: u64, bytes: u64) -> Self {
-        Piece {
-            handle,
-            bytes,
-            pinned: false,
-        }
+        Piece { handle, bytes }
     }
 }
 

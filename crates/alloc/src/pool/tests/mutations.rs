@@ -189,7 +189,7 @@ fn script(mistake: Mistake) -> Option<(Setting, Vec<Action>)> {
 }
 
 /// Steps that keep this pool's memory safe.
-const STEPS: [Mutation; 48] = [
+const STEPS: [Mutation; 46] = [
     Mutation::NoFence,
     Mutation::OlderFence,
     Mutation::UseEarly,
@@ -213,8 +213,6 @@ const STEPS: [Mutation; 48] = [
     Mutation::TakeBackEarly,
     Mutation::ReuseExported,
     Mutation::GiveUpKept,
-    Mutation::MovePinned,
-    Mutation::EvictPinned,
     Mutation::BeyondSize,
     Mutation::NoQuarantine,
     Mutation::NoGroup,

@@ -74,3 +74,37 @@ fn work_is_complete_once_no_context_is_left() {
     pool.device_idle(|| end(2) > 0);
     assert_eq!(pool.trim(&driver, 0), 4 * MIB, "the second waits");
 }
+
+/// Frees two blocks around a live one on a stream, then allocates their sum for all streams.
+/// Returns the bytes held before and after the allocation, and the number of host waits.
+fn allocate_after_frees(freed_on: Stream) -> (u64, u64, u64) {
+    let (driver, pool) = (Slow::new(NEVER), Pool::new(0, Settings::default()));
+    let of_one = |mib| {
+        pool.allocate(&driver, stream(1), mib * MIB)
+            .expect("memory")
+    };
+    let [first, _between, last] = [64, 32, 64].map(of_one);
+    for block in [first, last] {
+        pool.free(freed_on, block.address, |_| ()).expect("a free");
+    }
+    let held = pool.stats().reserved;
+    of_one(128);
+    (held, pool.stats().reserved, pool.stats().host_waits)
+}
+
+#[test]
+fn cuda_malloc_waits_for_memory_of_cuda_free_before_the_pool_exceeds_its_peak() {
+    let expected = (160 * MIB, 160 * MIB, 1);
+    assert_eq!(allocate_after_frees(stream(1)), expected);
+}
+
+#[test]
+fn cuda_malloc_does_not_wait_for_frees_on_streams() {
+    let ordered = Stream {
+        context: Context(1),
+        handle: 7,
+        thread: 0,
+    };
+    let expected = (160 * MIB, 288 * MIB, 0);
+    assert_eq!(allocate_after_frees(ordered), expected);
+}
