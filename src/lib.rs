@@ -4,7 +4,8 @@
 //! requests. Each gives the same events.
 //!
 //! The [`ledger`] decides the effect of an event on the blocks and the sums of memory. [`loops`]
-//! finds the loops of a run. [`symbols`] names the functions of stacks.
+//! finds the loops of a run. [`symbols`] names the functions of stacks. Recordings and symbols are
+//! of the crate `gpushim-recording`.
 //!
 //! Each feature of the command has a folder with its results, its sentences and its subcommand:
 //! [`report`], [`growth`], [`peak`], [`oom`], [`replay`] and the others. No feature imports another
@@ -36,14 +37,14 @@
 // The rooms that features share.
 mod cli;
 mod cut;
-pub mod error;
 pub mod ledger;
 mod loops;
 pub mod output;
-pub mod recording;
 pub mod requests;
-pub mod symbols;
-mod whole;
+
+// The rooms in crates of their own.
+use gpushim_recording::whole;
+pub use gpushim_recording::{self as recording, error, symbols};
 
 // The features, and above them the command.
 mod check;

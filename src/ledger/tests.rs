@@ -253,3 +253,9 @@ fn an_event_without_a_device_is_of_the_only_one() {
     last(&mut ledger, &[other]);
     assert_eq!(ledger.other_only(), Some(None));
 }
+
+#[test]
+fn without_the_fact_no_owner_is_read() {
+    let (_folder, trace) = super::sample::Training::default().record();
+    assert!(crate::recording::Owners::of(&trace).is_empty());
+}

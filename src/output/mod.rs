@@ -14,5 +14,6 @@ pub mod holder;
 pub mod owned;
 pub mod style;
 pub mod table;
-pub mod units;
 pub mod wrap;
+
+pub use gpushim_recording::units;

@@ -9,6 +9,7 @@ use super::allocator::Allocator;
 use super::caching::Caching;
 use super::torch::Torch;
 use crate::recording::Snapshot;
+use crate::recording::sample::pickled;
 use crate::requests::{Op, Request, Requests};
 
 /// Most blocks of a planted run.
@@ -197,38 +198,6 @@ impl Planted {
     /// Opens the snapshot that PyTorch would write.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of("planted.pickle".as_ref(), &self.pickle()).expect("a snapshot")
-    }
-}
-
-/// Writes a value in the pickle format.
-pub fn pickled(value: &Value, out: &mut Vec<u8>) {
-    let text = |text: &str, out: &mut Vec<u8>| {
-        out.push(b'X');
-        out.extend((text.len() as u32).to_le_bytes());
-        out.extend(text.as_bytes());
-    };
-    match value {
-        Value::Null => out.push(b'N'),
-        Value::Bool(is) => out.push(if *is { 0x88 } else { 0x89 }),
-        Value::Number(number) => {
-            out.extend([0x8a, 9]);
-            out.extend(number.as_u64().expect("a whole number").to_le_bytes());
-            out.push(0);
-        }
-        Value::String(string) => text(string, out),
-        Value::Array(all) => {
-            out.extend(b"](");
-            all.iter().for_each(|one| pickled(one, out));
-            out.push(b'e');
-        }
-        Value::Object(all) => {
-            out.extend(b"}(");
-            for (key, one) in all {
-                text(key, out);
-                pickled(one, out);
-            }
-            out.push(b'u');
-        }
     }
 }
 

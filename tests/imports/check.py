@@ -25,6 +25,7 @@ ROOTS = {
     "shim/src": ["base", "cuda", "record", "memory", "process", "hooks"],
     "crates/trace/src": [],
     "crates/python/src": [],
+    "crates/recording/src": [],
     "crates/unwind/src": [],
     "crates/alloc/src": [],
     "crates/analysis/src": [],

@@ -1,18 +1,10 @@
 //! The tree of calling contexts: a call at a place, within the calls that led to it.
 
+use gpushim_recording::Call;
 use rustc_hash::FxHashMap;
 
 /// Largest number of contexts of a run; later paths end when the tree is full.
 const MOST: usize = 1 << 20;
-
-/// Call of a stack: the function, and the place in it of its next call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Call {
-    /// Number that identifies the function; 0 if only the places of calls are known.
-    pub function: u64,
-    /// Number that identifies the place in the function: its line, or its instruction.
-    pub site: u64,
-}
 
 /// Path of contexts, from the outermost call to the allocation.
 pub(crate) type Chain = Box<[u32]>;

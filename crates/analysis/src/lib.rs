@@ -18,7 +18,6 @@ mod tests;
 mod trend;
 mod walk;
 
-pub use contexts::Call;
 pub use growth::{FEW, Grown, Growth, Kind, Level, choose};
 pub use passes::Moment;
 pub use series::{Levels, Live, Series};

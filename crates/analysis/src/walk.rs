@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
+use gpushim_recording::Call;
 use rustc_hash::FxHashMap;
 
-use crate::contexts::{Call, Chain, Contexts, ROOT};
+use crate::contexts::{Chain, Contexts, ROOT};
 use crate::passes::{Moment, Passes};
 
 /// Calls of a path, the outermost, that are walked over,

@@ -13,7 +13,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::error::{Result, failed};
+use crate::error::{Error, Result, failed};
 use crate::whole::{Readers, Unfinished};
 
 /// Bytes of the dictionary of a column in a row group. All stacks of a run, some KiB each, fit into
@@ -66,7 +66,7 @@ impl<R> Column<R> {
         let of = Type::primitive_type_builder(self.0, physical)
             .with_repetition(Repetition::OPTIONAL)
             .with_logical_type(logical);
-        Ok(Arc::new(of.build()?))
+        Ok(Arc::new(of.build().map_err(Error::of)?))
     }
 
     fn write(&self, group: &mut SerializedRowGroupWriter<'_, File>, rows: &[R]) -> Result<()> {
@@ -92,12 +92,13 @@ fn put<T: DataType, R>(
         levels.push(i16::from(value.is_some()));
         values.extend(value);
     }
-    let column = group.next_column()?;
+    let column = group.next_column().map_err(Error::of)?;
     let mut column = column.ok_or_else(|| failed!("there are more columns than the schema has"))?;
     column
         .typed::<T>()
-        .write_batch(&values, Some(&levels), None)?;
-    column.close()?;
+        .write_batch(&values, Some(&levels), None)
+        .map_err(Error::of)?;
+    column.close().map_err(Error::of)?;
     Ok(())
 }
 
@@ -146,8 +147,12 @@ impl<R> TableFile<R> {
         let fields = columns.iter().map(Column::field).collect::<Result<_>>()?;
         let schema = Type::group_type_builder("gpushim").with_fields(fields);
         let file = Unfinished::beside(path)?;
-        let (schema, properties) = (Arc::new(schema.build()?), Arc::new(properties));
-        let writer = SerializedFileWriter::new(file.file().try_clone()?, schema, properties)?;
+        let (schema, properties) = (
+            Arc::new(schema.build().map_err(Error::of)?),
+            Arc::new(properties),
+        );
+        let writer = SerializedFileWriter::new(file.file().try_clone()?, schema, properties)
+            .map_err(Error::of)?;
         Ok(TableFile {
             columns,
             file,
@@ -157,17 +162,17 @@ impl<R> TableFile<R> {
 
     /// Writes one group of rows.
     pub fn put(&mut self, rows: &[R]) -> Result<()> {
-        let mut group = self.writer.next_row_group()?;
+        let mut group = self.writer.next_row_group().map_err(Error::of)?;
         for column in self.columns {
             column.write(&mut group, rows)?;
         }
-        group.close()?;
+        group.close().map_err(Error::of)?;
         Ok(())
     }
 
     /// Closes the file and gives it its name.
     pub fn finish(self, path: &Path) -> Result<()> {
-        self.writer.close()?;
+        self.writer.close().map_err(Error::of)?;
         Ok(self.file.persist(path, Readers::Owner)?)
     }
 }

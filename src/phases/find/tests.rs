@@ -1,5 +1,11 @@
+use serde_json::json;
+
 use super::*;
+use crate::ledger::Moment;
 use crate::ledger::sample::Training;
+use crate::peak::Peak;
+use crate::phases::PhasesReport;
+use crate::recording::sample::{AT, MIB, entry, frames, snapshot};
 use gpushim_trace::{Class, Event, Trace, Writer, WriterOptions};
 
 fn phases(how: &Training) -> Vec<Phase> {
@@ -118,4 +124,24 @@ fn ranges_that_end_in_any_order() {
             ("Optimizer.step#Adam.step", 1, 3, 3 * 10, 3 * 100)
         ]
     );
+}
+
+#[test]
+fn what_was_there_before_is_in_no_range() {
+    let annotation = |stage: &str, time: u64| json!({"stage": stage, "name": "compile", "device": 0, "time_us": time});
+    let ranges = [annotation("START", 10), annotation("END", 900)];
+    let made = snapshot(
+        &[entry("alloc", AT + 9 * MIB, Some(500), &frames(9))],
+        &ranges,
+    );
+    let focus = Focus::of(&made, None);
+    let report = PhasesReport::of(&made, focus, None, &mut *made.names());
+    let phase = report.phases.iter().find(|phase| phase.name == "compile");
+    let phase = phase.expect("the range");
+    assert_eq!(
+        (phase.allocated, phase.kept, phase.peak),
+        (MIB, MIB, 5 * MIB)
+    );
+    let early = Peak::at(&made, focus, Moment::Ns(100_000));
+    assert_eq!((early.bytes, early.blocks), (4 * MIB, 4));
 }

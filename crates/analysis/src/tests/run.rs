@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::{Call, Course, Growth, Level, Loop, Moment, PathKind, Series, Walk, choose};
+use gpushim_recording::Call;
+
+use crate::{Course, Growth, Level, Loop, Moment, PathKind, Series, Walk, choose};
 
 /// An allocation, or the end of one.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,252 @@
+//! Recordings that are read from a copy: standard input, and compressed traces.
+
+use std::fs::File;
+use std::io::{IsTerminal, Read, stdin};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use tempfile::TempDir;
+
+use super::copied::{MOST, copied, most, plain};
+use super::{Decorator, Recording, beside};
+use crate::error::{Error, Result, failed};
+use gpushim_trace::Trace;
+
+/// A recording opened from a copy, which is deleted with it.
+pub(super) struct Unpacked {
+    inner: Box<dyn Recording>,
+    copy: Copy,
+}
+
+/// A trace, opened in place or from a copy, which is deleted with it.
+pub struct OpenTrace {
+    trace: Trace,
+    /// The copy of a compressed trace.
+    copy: Option<Copy>,
+}
+
+/// A copy of a recording in a folder of its own.
+struct Copy {
+    /// The path of the original.
+    path: PathBuf,
+    problems: Vec<String>,
+    folder: TempDir,
+}
+
+/// Opens a recording on standard input.
+///
+/// # Errors
+/// It is a terminal, or too long, or cannot be read, or there is no room for the copy; or an error
+/// of `open`.
+pub(super) fn standard_input(
+    open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
+) -> Result<Box<dyn Recording>> {
+    if stdin().is_terminal() {
+        return Err(failed!(
+            "read standard input: it is a terminal; pass a recording, as in `gpushim report - < FILE`"
+        ));
+    }
+    let copy = Copy::of(Path::new("-"), stdin().lock(), MOST)?;
+    let inner = copy.opened(open)?;
+    Ok(Box::new(Unpacked { inner, copy }))
+}
+
+/// Opens a compressed trace, with its companions.
+///
+/// # Errors
+/// It unpacks to more than any trace has, or there is no room for the copy; or an error of
+/// [`Trace::open`].
+pub(super) fn trace(path: &Path, file: File) -> Result<Box<dyn Recording>> {
+    let copy = Copy::of_trace(path, file)?;
+    let open = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
+    let inner = copy.opened(open)?;
+    Ok(Box::new(Unpacked { inner, copy }))
+}
+
+impl OpenTrace {
+    /// Opens a trace in place.
+    ///
+    /// # Errors
+    /// An error of [`Trace::open`].
+    pub(super) fn in_place(path: &Path) -> Result<OpenTrace> {
+        let trace = Trace::open(path)?;
+        Ok(OpenTrace { trace, copy: None })
+    }
+
+    /// Opens a compressed trace.
+    ///
+    /// # Errors
+    /// An error of [`trace`].
+    pub(super) fn unpacked(path: &Path, file: File) -> Result<OpenTrace> {
+        let copy = Copy::of_trace(path, file)?;
+        let trace = copy.opened(|path| Ok(Trace::open(path)?))?;
+        Ok(OpenTrace {
+            trace,
+            copy: Some(copy),
+        })
+    }
+
+    /// Returns the damaged or missing parts, each as a sentence that names the place.
+    pub fn problems(&self) -> Vec<String> {
+        let problems = Recording::problems(&self.trace);
+        match &self.copy {
+            Some(copy) => copy.problems(problems),
+            None => problems,
+        }
+    }
+}
+
+impl Deref for OpenTrace {
+    type Target = Trace;
+
+    fn deref(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+impl Copy {
+    /// Copies the input; `most` is the limit of bytes other than zeros.
+    fn of(path: &Path, input: impl Read, most: u64) -> Result<Copy> {
+        let no_copy = |error| {
+            failed!(
+                "read {}: a copy in {} failed: {error}",
+                path.display(),
+                std::env::temp_dir().display()
+            )
+        };
+        let mut copy = Copy {
+            path: path.to_path_buf(),
+            problems: Vec::new(),
+            folder: TempDir::with_prefix(".gpushim-").map_err(no_copy)?,
+        };
+        let mut file = File::create_new(copy.place()).map_err(no_copy)?;
+        let problem = copied(input, &mut file, most)
+            .map_err(|error| failed!("read {}: {error}", path.display()))?;
+        copy.problems.extend(problem);
+        Ok(copy)
+    }
+
+    /// Copies a compressed trace, with its spool and its symbols, which lie beside it.
+    fn of_trace(path: &Path, file: File) -> Result<Copy> {
+        let most = most(&file);
+        let mut copy = Copy::of(path, MultiGzDecoder::new(file), most)?;
+        let problems = beside::bring(path, &copy.place());
+        copy.problems.extend(problems);
+        Ok(copy)
+    }
+
+    /// Returns the path of the copy.
+    fn place(&self) -> PathBuf {
+        self.folder.path().join("copy")
+    }
+
+    /// Opens the copy with `open`. An error names the original in place of the copy.
+    fn opened<T>(&self, open: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        open(&self.place()).map_err(|error| Error::new(self.of_original(&error.to_string())))
+    }
+
+    /// Returns its problems: the ones of the opened copy, with the original's name, and the copy's
+    /// own.
+    fn problems(&self, of_opened: Vec<String>) -> Vec<String> {
+        let of_opened = of_opened.iter().map(|text| self.of_original(text));
+        of_opened.chain(self.problems.clone()).collect()
+    }
+
+    fn of_original(&self, text: &str) -> String {
+        let place = self.place().display().to_string();
+        let companions = format!("{}.", plain(&self.path).display());
+        text.replace(&format!("{place}."), &companions)
+            .replace(&place, &self.path.display().to_string())
+    }
+}
+
+impl Decorator for Unpacked {
+    fn inner(&self) -> &dyn Recording {
+        &*self.inner
+    }
+
+    fn path(&self) -> &Path {
+        &self.copy.path
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.copy.problems(self.inner.problems())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
+    use super::*;
+    use gpushim_trace::spool::{SpoolOptions, Spooler};
+    use gpushim_trace::{Class, Event, Kind, Writer, WriterOptions};
+
+    /// Compresses a file beside itself, and removes it.
+    fn pack(path: &Path) -> PathBuf {
+        let packed = PathBuf::from(format!("{}.gz", path.display()));
+        let out = File::create(&packed).unwrap();
+        let mut out = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+        out.write_all(&std::fs::read(path).unwrap()).unwrap();
+        out.finish().unwrap();
+        std::fs::remove_file(path).unwrap();
+        packed
+    }
+
+    #[test]
+    fn a_compressed_trace_has_its_spool() {
+        const EVENTS: u64 = 20_000;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.trace");
+        let options = WriterOptions {
+            bytes: 64 << 10,
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&path, &options).unwrap();
+        let spooler = Spooler::start(&writer, SpoolOptions::new()).unwrap();
+        for address in 1..=EVENTS {
+            let event = Event {
+                address,
+                size: 1,
+                device: 0,
+                ..Event::new(Kind::Alloc, Class::Device)
+            };
+            writer.record(&event);
+            if address.is_multiple_of(256) {
+                // Even on a slow machine, no event is overwritten before it was read.
+                spooler.flush(Duration::from_secs(60)).unwrap();
+            }
+        }
+        spooler.stop(Duration::from_secs(60));
+        drop(writer);
+        let readable = |path: &Path| {
+            let opened = crate::open(path).unwrap();
+            assert_eq!(opened.path(), path);
+            assert_eq!(opened.problems(), [] as [&str; 0]);
+            assert_eq!(opened.events().count() as u64, opened.coverage().readable);
+            opened.coverage().readable
+        };
+        let all = readable(&path);
+        let ring = options.bytes / 64;
+        assert!(all > ring, "there is a spool: {all} of {EVENTS}");
+        let packed = pack(&path);
+        assert_eq!(readable(&packed), all, "the spool beside it");
+        let spool = pack(&folder.path().join("run.trace.spool"));
+        assert_eq!(readable(&packed), all, "the compressed spool beside it");
+        std::fs::remove_file(&spool).unwrap();
+        assert!(readable(&packed) <= ring, "without a spool");
+        let trace = crate::open_trace(&packed).unwrap();
+        assert_eq!(trace.recorded(), EVENTS);
+        // The problem of a companion names the existing file.
+        std::fs::write(&spool, b"no gzip").unwrap();
+        let trace = crate::open_trace(&packed).unwrap();
+        let problems = trace.problems().join("; ");
+        assert!(
+            problems.contains(&spool.display().to_string()),
+            "{problems}"
+        );
+        assert!(!problems.contains("/copy"), "{problems}");
+    }
+}
