@@ -4,12 +4,8 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use gpushim_alloc as alloc;
 use gpushim_command::replay::{Policy, ReplayDevice, run};
-use gpushim_command::requests::{Op, Request, Requests};
-
-#[path = "made/requests.rs"]
-mod made;
-
-use made::{Shape, churn, generate};
+use gpushim_command::requests::Requests;
+use gpushim_command::requests::made::{Shape, churn, generate};
 
 fn main() {
     divan::main();

@@ -5,7 +5,8 @@
 //!
 //! The [`ledger`] decides the effect of an event on the blocks and the sums of memory. [`loops`]
 //! finds the loops of a run. [`symbols`] names the functions of stacks. Recordings and symbols are
-//! of the crate `gpushim-recording`.
+//! of the crate `gpushim-recording`; the ledger, the loops and [`requests`] are of
+//! `gpushim-analysis`.
 //!
 //! Each feature of the command has a folder with its results, its sentences and its subcommand:
 //! [`report`], [`growth`], [`peak`], [`oom`], [`replay`] and the others. No feature imports another
@@ -37,12 +38,11 @@
 // The rooms that features share.
 mod cli;
 mod cut;
-pub mod ledger;
-mod loops;
 pub mod output;
-pub mod requests;
 
 // The rooms in crates of their own.
+use gpushim_analysis::loops;
+pub use gpushim_analysis::{ledger, requests};
 use gpushim_recording::whole;
 pub use gpushim_recording::{self as recording, error, symbols};
 

@@ -1,6 +1,6 @@
 //! Growth of memory with the passes of a loop: by how much, and which stacks keep it.
 
-use gpushim_analysis::{Course, Kind as GrownKind, course};
+use gpushim_analysis::repeats::{Course, Kind as GrownKind, course};
 use serde::Serialize;
 
 use crate::loops::{Certainty, Followed, Iterations, Judgement, Told};

@@ -1,6 +1,6 @@
 //! Effect of one event on the sums of memory, without knowledge of any block.
 //!
-//! The timeline of a running process applies it unchanged. The command's ledger (`src/ledger`) also
+//! The timeline of a running process applies it unchanged. The command's ledger (`crates/analysis`) also
 //! knows the blocks. So it knows if a free has an allocation, and the blocks that end with a
 //! context. It takes the bytes of each event from this module.
 //!

@@ -50,7 +50,7 @@ fn no_clean_run_raises_an_alarm() {
         let found = find(&trace);
         // A likely growth is an alarm, too. A few passes cannot show if their blocks will be freed.
         let growth = found.growth.as_ref().filter(|growth| {
-            growth.is_found() && (growth.grows || growth.telling > gpushim_analysis::FEW)
+            growth.is_found() && (growth.grows || growth.telling > gpushim_analysis::repeats::FEW)
         });
         growth.map(|growth| {
             let count = found.iterations.as_ref().map(Iterations::count);

@@ -1,9 +1,10 @@
+use crate::growth::GrowthReport;
 use crate::growth::find::Growth;
 use crate::ledger::Focus;
 use crate::ledger::sample::{LEAK, Training};
-use crate::loops::{Followed, Told};
+use crate::loops::{Followed, Given, Marker, Recognised, Told};
 use crate::recording::{Frame, Recording};
-use gpushim_analysis::FEW;
+use gpushim_analysis::repeats::FEW;
 use gpushim_trace::{StackNode, Trace};
 
 fn growth(trace: &Trace) -> Option<Growth> {
@@ -130,4 +131,35 @@ fn nothing_is_found_in_clean_runs() {
         }
     }
     assert!(seen >= 30, "iterations were found in {seen} of 40");
+}
+
+#[test]
+fn three_iterations_tell_of_growth() {
+    let how = Training {
+        python: true,
+        steps: 3,
+        leak: 1_000_000,
+        ..Training::default()
+    };
+    let (_dir, trace) = how.record();
+    let focus = Focus::of(&trace, None);
+    let marker = Marker::Name("Net.forward".to_string());
+    let given = Given::find(&trace, focus, &marker).unwrap();
+    let names = &mut *trace.names();
+    let report = GrowthReport::of(&trace, focus, Some(&given), names);
+    assert!(report.grows(), "{}", report.verdict);
+    let growth = report.growth.unwrap();
+    assert_eq!((growth.iterations, growth.per_iteration), (3, 1_000_000.0));
+    let recognised = report.recognised.unwrap();
+    let line = "3 iterations, recognised by the calls of `Net.forward`; sure: set by --iteration.";
+    assert_eq!(recognised.line(), line);
+    // Without a leak, nothing grows.
+    let (_dir, trace) = Training { leak: 0, ..how }.record();
+    let given = Given::find(&trace, focus, &marker).unwrap();
+    let names = &mut *trace.names();
+    let report = GrowthReport::of(&trace, focus, Some(&given), names);
+    assert!(!report.grows(), "{}", report.verdict);
+    let followed = Followed::of(&trace, focus, Some(&given));
+    let iterations = followed.iterations.unwrap();
+    assert!(Recognised::of(&iterations, names).set);
 }

@@ -112,10 +112,7 @@ fn torch_waits_for_streams() {
 /// Replays steps with some options of PyTorch's allocator.
 fn set(steps: &[(Op, u32, u64)], options: &[(&str, &str)], limit: u64) -> Outcome {
     let mut requests = made(steps);
-    let options = options
-        .iter()
-        .map(|(key, value)| (key.to_string(), value.to_string()));
-    requests.allocator.options = options.collect();
+    requests.set_options(options.iter().copied());
     outcome(Policy::Torch, &requests, Some(limit))
 }
 
