@@ -6,7 +6,7 @@
 //! The [`ledger`] decides the effect of an event on the blocks and the sums of memory. [`loops`]
 //! finds the loops of a run. [`symbols`] names the functions of stacks. Recordings and symbols are
 //! of the crate `gpushim-recording`; the ledger, the loops and [`requests`] are of
-//! `gpushim-analysis`.
+//! `gpushim-analysis`. Replays and the search for settings are of `gpushim-simulate`.
 //!
 //! Each feature of the command has a folder with its results, its sentences and its subcommand:
 //! [`report`], [`growth`], [`peak`], [`oom`], [`replay`] and the others. No feature imports another

@@ -1,7 +1,5 @@
 //! `gpushim replay`: serves a run's requests with other allocators.
 
-use super::device::ReplayDevice;
-use super::policy::{self, Policy};
 use super::text::ReplayReport;
 use crate::cli::common_args::CommonArgs;
 use crate::cli::outcome::Outcome;
@@ -9,6 +7,7 @@ use crate::cli::progress::Bar;
 use crate::error::{Result, failed};
 use gpushim_alloc::Reuse;
 use gpushim_config::size;
+use gpushim_simulate::replay::{self, Policy, ReplayDevice};
 
 /// Serve the requests of a recording again with other allocators, without a GPU, and show how much memory each would
 /// have held and which driver calls it would have made.
@@ -79,7 +78,7 @@ fn bytes(text: &str) -> Result<u64> {
 }
 
 fn decay(text: &str) -> Result<u64> {
-    policy::decay(text).ok_or_else(|| failed!("expected a time like 500ms or 2m, or off"))
+    replay::decay(text).ok_or_else(|| failed!("expected a time like 500ms or 2m, or off"))
 }
 
 fn reuse(text: &str) -> Result<Reuse> {

@@ -1,45 +1,12 @@
-//! Replays the requests of a recorded run with other allocators.
+//! `gpushim replay`: the table of other allocators on the requests of a recorded run.
 //!
-//! [`Requests`](crate::requests::Requests) are the allocations and frees of a recording, in order.
-//! An [`Allocator`] serves them without a GPU:
-//!
-//! * gpushim's policies ([`GpushimAllocator`]) are the code of the shim over a [`Simulated`]
-//!   device.
-//! * Other allocators (`bfc`, `rmm`, `torch`) are models from their documentation.
-//!
-//! [`run`] serves requests with an allocator and returns the reserved memory and the driver calls.
-//! `text` is the table.
+//! The replays are of the crate `gpushim-simulate`.
 
-mod allocator;
-mod bfc;
-mod bytes;
-mod caching;
 pub(crate) mod command;
-mod device;
-mod first_fit;
-mod gpushim;
-mod heap;
-mod journal;
-mod least_limit;
-mod outcome;
-#[cfg(test)]
-pub(crate) mod planted;
-mod policy;
-mod rmm;
-mod run;
-mod step;
 mod steps;
-#[cfg(test)]
-mod tests;
 mod text;
-mod torch;
 
-pub use allocator::{Allocator, DriverTime, OutOfMemory};
-pub use device::{ReplayDevice, Simulated};
-pub use gpushim::GpushimAllocator;
-pub use least_limit::{Known, least_limit};
-pub use outcome::{Curve, Outcome, Point};
-pub use policy::{Policy, decay};
-pub use run::run;
-pub use step::Step;
+#[cfg(test)]
+pub(crate) use gpushim_simulate::replay::planted;
+pub use gpushim_simulate::replay::{Policy, ReplayDevice, run};
 pub use text::ReplayReport;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::step::Step;
 use super::text::OfDevice;
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
+use gpushim_simulate::replay::Step;
 
 impl OfDevice {
     /// Writes a row for each policy, if there are steps.

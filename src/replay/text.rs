@@ -4,11 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::device::ReplayDevice;
-use super::least_limit::{Known, LEAST_LIMIT_REPLAYS, fits, least_limit};
-use super::outcome::Outcome;
-use super::policy::Policy;
-use super::run::{run_watched, torch_options};
 use crate::ledger::Focus;
 use crate::loops::Iterations;
 use crate::output::answer::{Answer, Subject};
@@ -17,6 +12,10 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::Recording;
 use crate::requests::{Anomalies, Requests};
+use gpushim_simulate::replay::{
+    Known, LEAST_LIMIT_REPLAYS, Outcome, Policy, ReplayDevice, fits, least_limit, run_watched,
+    torch_options,
+};
 
 /// The replays of a recording.
 #[derive(Debug, Serialize)]

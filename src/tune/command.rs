@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::find::{Options, tune};
-use super::recorded::Recorded;
 use super::report::TuneReport;
 use crate::cli::iteration_args::IterationArgs;
 use crate::cli::outcome::{Format, Outcome};
@@ -13,6 +11,7 @@ use crate::error::{Result, failed};
 use crate::output::answer::{Answer, Shown, Subject};
 use crate::output::envelope::Envelope;
 use gpushim_config::size;
+use gpushim_simulate::tune::{Options, Recorded, tune};
 
 /// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for similar runs: the
 /// memory and driver calls of each, what the recommendation saves, and its confidence.

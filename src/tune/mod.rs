@@ -1,35 +1,11 @@
-//! Recommends settings of gpushim for runs like the recorded ones.
+//! `gpushim tune`: recommended settings of gpushim for runs like the recorded ones, in words.
 //!
-//! A candidate is a policy with its parameters. Each run is replayed with every candidate. The
-//! candidates that are not dominated in memory and driver time form a front. The advice is the one
-//! on the front with the least memory, then the least time, then the fewest changes. Its driver
-//! calls must take at most a stated share of the runs after their start. Then the choice is checked
-//! on parts of the data that it was not made from.
-//!
-//! `GPUSHIM_REUSE` and `GPUSHIM_DECAY` keep their recorded values. The cost of the first is waiting
-//! for work, of which a recording has no times. The gain of the second is memory for other
-//! processes.
+//! The search is of the crate `gpushim-simulate`.
 
-mod advice;
-mod candidate;
-mod choice;
 pub(crate) mod command;
-mod confidence;
-mod cost;
-mod find;
-mod fit;
-mod recorded;
 mod report;
-mod search;
 mod sentence;
 mod text;
 
-pub use advice::{Advice, Baseline, Environment, Than};
-pub use candidate::{Candidate, Families, candidates, size};
-pub use choice::{choose, front};
-pub use confidence::{Check, Confidence, Level, Parts};
-pub use cost::{Cost, Sum};
-pub use find::{Options, tune};
-pub use recorded::Recorded;
+pub use gpushim_simulate::tune::{Advice, Options, Recorded, tune};
 pub use report::TuneReport;
-pub use search::{Job, Progress, Run, replays};

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::advice::{Advice, Than, WORTH};
-use super::confidence::{Check, Confidence};
-use super::find::{Options, Tuned};
-use super::recorded::{Recorded, Tried};
 use super::sentence;
 use crate::output::answer::Subject;
 use crate::output::units::bytes;
 use crate::requests::Anomalies;
 use gpushim_alloc as alloc;
+use gpushim_simulate::tune::{
+    Advice, Check, Confidence, Options, Recorded, Than, Tried, Tuned, WORTH,
+};
 
 /// The rule by which the advice is chosen, in one sentence.
 pub fn rule(within: f64) -> String {

@@ -1,6 +1,6 @@
 //! Formats the confidence in an advice as a sentence.
 
-use super::confidence::{Check, Confidence, Level, Parts};
+use gpushim_simulate::tune::{Check, Confidence, Level, Parts};
 
 /// Returns a sentence with the confidence and its reason.
 pub(super) fn sentence(confidence: &Confidence, iterations: usize) -> String {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::candidate::size;
 use super::report::{OfAdvice, OfRecording, Row, TuneReport};
 use crate::output::answer::Answer;
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
+use gpushim_simulate::tune::size;
 
 impl OfRecording {
     fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

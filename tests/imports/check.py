@@ -26,6 +26,7 @@ ROOTS = {
     "crates/trace/src": [],
     "crates/python/src": [],
     "crates/recording/src": [],
+    "crates/simulate/src": [],
     "crates/unwind/src": [],
     "crates/alloc/src": [],
     "crates/analysis/src": [],

@@ -1,0 +1,183 @@
+//! Options of PyTorch's allocator (`PYTORCH_CUDA_ALLOC_CONF`, and `allocator_settings` of a
+//! snapshot).
+
+use std::fmt;
+
+use crate::replay::caching::multiple;
+use crate::replay::torch::{BLOCK, LARGE_BUFFER};
+use gpushim_analysis::requests::Requests;
+
+/// Number of size ranges with divisions of their own: from 1 MiB, each up to the next power of two.
+const RANGES: usize = 16;
+
+/// Options that decide how memory is allocated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `max_split_size_mb`: least size of blocks that are not split, bytes.
+    pub max_split: u64,
+    /// `max_non_split_rounding_mb`: bytes by which such a block may exceed its request.
+    pub spare: u64,
+    /// `roundup_power2_divisions`: steps from each power of two to the next; 0 for multiples of 512
+    /// bytes.
+    pub divisions: [u64; RANGES],
+    /// `garbage_collection_threshold`: a share of the limit; 0 for never.
+    pub collect_above: f64,
+    /// `expandable_segments`: true if segments grow in place.
+    pub is_expandable: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            max_split: u64::MAX,
+            spare: LARGE_BUFFER,
+            divisions: [0; RANGES],
+            collect_above: 0.0,
+            is_expandable: false,
+        }
+    }
+}
+
+impl Options {
+    /// Returns the options at the time of the recording. Snapshots of PyTorch before 2.2 name no
+    /// options, but their segments show whether they expand.
+    pub fn of(requests: &Requests) -> Options {
+        let mut options = Options::default();
+        let named = &requests.allocator().options;
+        if let Some(line) = named.get("PYTORCH_CUDA_ALLOC_CONF") {
+            options.read(line);
+        }
+        let mebibytes = |text: &String| text.parse::<u64>().ok();
+        if let Some(bytes) = named.get("max_split_size").and_then(mebibytes) {
+            options.max_split = bytes;
+        }
+        let part = named.get("garbage_collection_threshold");
+        if let Some(part) = part.and_then(|text| text.parse().ok()) {
+            options.collect_above = part;
+        }
+        for (size, divisions) in named
+            .get("roundup_power2_divisions")
+            .into_iter()
+            .flat_map(|text| text.split(','))
+            .filter_map(|pair| pair.split_once(':'))
+        {
+            let size: Option<u64> = size.parse().ok().filter(|size| *size > 0);
+            let place = size.and_then(|size| options.divisions.get_mut(size.ilog2() as usize));
+            if let (Some(place), Ok(divisions)) = (place, divisions.parse()) {
+                *place = divisions;
+            }
+        }
+        let recorded = requests
+            .given()
+            .segments
+            .iter()
+            .chain(&requests.allocator().got);
+        let expands = named.get("expandable_segments").map(|is| is == "true");
+        options.is_expandable = expands.unwrap_or(options.is_expandable)
+            || recorded.into_iter().any(|segment| segment.of.is_expandable);
+        options
+    }
+
+    /// Reads size limits and `expandable_segments` from a line `option:value,…`. The other options
+    /// have settings of their own.
+    fn read(&mut self, line: &str) {
+        for (key, value) in line.split(',').filter_map(|pair| pair.split_once(':')) {
+            let mebibytes = value.trim().parse::<u64>().ok();
+            let bytes = mebibytes.map(|number| number.saturating_mul(1 << 20));
+            match (key.trim(), bytes) {
+                ("max_split_size_mb", Some(bytes)) => self.max_split = bytes,
+                ("max_non_split_rounding_mb", Some(bytes)) => self.spare = bytes,
+                ("expandable_segments", _) => self.is_expandable = value.trim() == "True",
+                _ => {}
+            }
+        }
+    }
+
+    /// Bytes of the block for a request.
+    pub fn rounded(&self, bytes: u64) -> u64 {
+        let power = bytes.max(1).ilog2();
+        let range = (power.saturating_sub(20) as usize).min(RANGES - 1);
+        let divisions = self.divisions.get(range).copied().unwrap_or(0);
+        if divisions <= 1 || bytes <= BLOCK.saturating_mul(divisions) {
+            return multiple(bytes, BLOCK);
+        }
+        // A power of two is itself a multiple of the step.
+        let step = (1_u64 << power) >> divisions.ilog2();
+        multiple(bytes, step.max(BLOCK))
+    }
+}
+
+/// Formats the options that differ from their defaults, as the value of the variable.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = Vec::new();
+        if self.is_expandable {
+            said.push("expandable_segments:True".to_string());
+        }
+        if self.max_split != u64::MAX {
+            said.push(format!("max_split_size_mb:{}", self.max_split >> 20));
+        }
+        if self.spare != LARGE_BUFFER {
+            said.push(format!("max_non_split_rounding_mb:{}", self.spare >> 20));
+        }
+        if self.collect_above > 0.0 {
+            said.push(format!(
+                "garbage_collection_threshold:{}",
+                self.collect_above
+            ));
+        }
+        if let [first, rest @ ..] = &self.divisions
+            && self.divisions.iter().any(|divisions| *divisions > 1)
+        {
+            said.push(if rest.iter().all(|other| other == first) {
+                format!("roundup_power2_divisions:{first}")
+            } else {
+                let steps = self.divisions.iter().enumerate();
+                let steps: Vec<String> = steps
+                    .map(|(at, steps)| format!("{}:{steps}", 1 << at))
+                    .collect();
+                format!("roundup_power2_divisions:[{}]", steps.join(","))
+            });
+        }
+        f.write_str(&said.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_between_powers_of_two() {
+        let options = Options {
+            divisions: [4; RANGES],
+            ..Options::default()
+        };
+        const MIB: u64 = 1 << 20;
+        // This example is from PyTorch's documentation: 1200 in 4 divisions are 1280.
+        for (bytes, block) in [
+            (1200 * MIB, 1280 * MIB),
+            (1024 * MIB, 1024 * MIB),
+            (1025 * MIB, 1280 * MIB),
+            (2047 * MIB, 2048 * MIB),
+            (1200 << 10, 1280 << 10),
+            // These are too small for steps of at least 512 bytes.
+            (2048, 2048),
+            (1200, 1536),
+            (1, 512),
+        ] {
+            assert_eq!(options.rounded(bytes), block, "{bytes}");
+        }
+        assert_eq!(Options::default().rounded(1200 * MIB + 1), 1200 * MIB + 512);
+        assert_eq!(options.rounded(u64::MAX), u64::MAX);
+        assert_eq!(options.to_string(), "roundup_power2_divisions:4");
+    }
+
+    #[test]
+    fn a_line_is_read_and_written_alike() {
+        let line = "expandable_segments:True,max_split_size_mb:64,max_non_split_rounding_mb:40";
+        let mut options = Options::default();
+        options.read(line);
+        assert_eq!(options.to_string(), line);
+    }
+}
