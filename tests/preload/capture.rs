@@ -186,6 +186,20 @@ fn a_stale_free_never_takes_what_the_shim_is_just_allocating() {
 }
 
 #[test]
+fn a_capture_may_free_memory_where_an_ended_context_had_its_own() {
+    // The context has ended for the driver, and not yet for the shim.
+    let fault = "cuCtxDestroy_v2:1:0:after=200ms";
+    for policy in POLICIES {
+        let (native, shim) = Run::new(program("capture_beside_end"))
+            .env("GPUSHIM_POLICY", policy)
+            .env("STANDIN_FAULT", fault)
+            .both();
+        assert_eq!(native.stdout, "0 calls failed\n");
+        assert_eq!(shim.stdout, native.stdout, "{policy}");
+    }
+}
+
+#[test]
 fn a_capture_of_a_thread_that_ended_lets_memory_be_freed_when_strict() {
     for (how, policy) in ["left", "green"]
         .iter()
