@@ -47,5 +47,8 @@ fn a_summary_of_each_version_is_read() {
     let output = fleet(&later);
     assert_eq!(output.status.code(), Some(2));
     let said = stdout(&output);
-    assert!(said.contains("it is of version 2, and this command knows version 1"), "{said}");
+    assert!(
+        said.contains("it is of version 2, and this command knows version 1"),
+        "{said}"
+    );
 }

@@ -138,6 +138,11 @@ fn nothing_waits_for_a_capture_that_the_driver_has_invalidated() {
 }
 
 #[test]
+fn no_pool_of_a_context_made_later_waits_for_a_capture_known_to_be_invalidated() {
+    captures_over("context");
+}
+
+#[test]
 fn what_a_synchronisation_left_to_a_capture_goes_back_when_it_is_over() {
     captures_over("owed");
 }
