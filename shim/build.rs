@@ -16,7 +16,7 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,now");
     // A dlclose must not take the code away from under our thread.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    // What we hand out in the driver's place is ours, whoever else exports a symbol of that name.
+    // A function in the driver's place is ours, even if another library exports a symbol of that name.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
     let of = |name: &str| std::env::var(name).unwrap_or_default();
     if of("HOST") == of("TARGET") {

@@ -1,4 +1,5 @@
-//! Finds the commit that a release is built from. Builds for development name none, so that a commit rebuilds nothing.
+//! Finds the commit that a release is built from. Builds for development name none, so that a
+//! commit rebuilds nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -60,7 +61,7 @@ fn of_release() -> Option<String> {
         })
 }
 
-/// What git prints; `None` if it fails.
+/// Output of git; `None` if it fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

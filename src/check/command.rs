@@ -19,8 +19,8 @@ use crate::report::Report;
 
 /// Check a run against limits or a baseline, for CI: one line for each check.
 ///
-/// Without a limit it checks that no iteration leaves memory behind. What a recording does not tell, or not with
-/// certainty, fails no check. Exit code 1 if a check fails.
+/// Without a limit it checks that no iteration leaves memory behind. What a recording does not
+/// tell, or not with certainty, fails no check. Exit code 1 if a check fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim check train.trace
@@ -51,7 +51,7 @@ pub struct Args {
     /// Compare with the figures of an earlier run, from this file.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// How much more than the baseline is allowed.
+    /// Allowed surplus over the baseline.
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "2%")]
     tolerance: f64,
     /// Write the figures of this run to a file, for --baseline.

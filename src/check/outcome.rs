@@ -19,7 +19,7 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Outcome {
-    /// What was checked: `peak of tensors on gpu 0`.
+    /// Subject of the check: `peak of tensors on gpu 0`.
     pub name: String,
     /// What came of it.
     pub status: Status,

@@ -14,7 +14,7 @@ use crate::output::envelope::Envelope;
 use crate::recording::{Names, Recording};
 use gpushim_trace::Layer;
 
-/// Which recordings to look into, at what, and how to print.
+/// Recordings to read, the memory in question, and the output format.
 #[derive(Debug, clap::Args)]
 pub struct CommonArgs {
     /// Recordings, `-` for standard input; the newest trace in the current directory if none is named.
@@ -26,7 +26,7 @@ pub struct CommonArgs {
     format: Format,
 }
 
-/// The same, and at which moment.
+/// [`CommonArgs`] and a moment.
 #[derive(Debug, clap::Args)]
 pub struct MomentArgs {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct Selection {
     /// Only this device.
     #[arg(long, value_name = "N")]
     gpu: Option<u8>,
-    /// Which memory to examine; tensors if the recording has any.
+    /// Memory to examine; tensors if the recording has any.
     #[arg(long, value_enum)]
     of: Option<Of>,
     /// The most rows of each list.

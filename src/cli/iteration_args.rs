@@ -11,17 +11,17 @@ use crate::loops::{Given, Marker};
 use crate::output::answer::Answer;
 use crate::recording::{Names, Recording};
 
-/// What an iteration begins with.
+/// Beginning of an iteration.
 #[derive(Debug, clap::Args)]
 pub struct IterationArg {
-    /// What an iteration begins with: the name of an NVTX range, as `step`; a function in whose calls memory is
-    /// allocated, as `train_step` or `Model.forward`; or the size of an allocation, as 4194304 or 4MiB [default: what
-    /// repeats is looked for].
+    /// Beginning of an iteration: the name of an NVTX range, as `step`; a function in whose calls
+    /// memory is allocated, as `train_step` or `Model.forward`; or the size of an allocation, as
+    /// 4194304 or 4MiB [default: what repeats is looked for].
     #[arg(long, value_name = "RANGE|FUNCTION|SIZE", value_parser = Marker::parse)]
     iteration: Option<Marker>,
 }
 
-/// Which recordings to look into, at what, how to print, and what an iteration begins with.
+/// [`CommonArgs`] and the beginning of an iteration.
 #[derive(Debug, clap::Args)]
 pub struct IterationArgs {
     #[command(flatten)]

@@ -53,10 +53,11 @@ struct Cli {
 enum Command {
     Run(Box<crate::run::command::Args>),
     Report(crate::report::command::Args),
-    /// Find out whether memory grows with each iteration, by how much, which stacks keep it, and when it runs out.
+    /// Find out whether memory grows with each iteration, by how much, which stacks keep it, and
+    /// when it runs out.
     ///
-    /// Iterations are found by NVTX ranges, or by the repetition of allocations, unless --iteration sets what they begin
-    /// with. Exit code 1 if memory grows.
+    /// Iterations are found by NVTX ranges, or by the repetition of allocations, unless --iteration
+    /// sets what they begin with. Exit code 1 if memory grows.
     #[command(after_help = "Examples:
   gpushim growth train.trace
   gpushim growth --of host train.trace  # pinned host memory
@@ -81,11 +82,13 @@ enum Command {
     Tune(crate::tune::command::Args),
     /// Show how much reserved memory is free but unusable, a map of it, and the blocks that pin it.
     ///
-    /// A segment can serve a large request, or be returned to the driver, only when all blocks in it are freed. A segment
-    /// is nearly empty if at most an eighth of it is in use: its live blocks pin the rest. The moment examined is the one
-    /// at which most memory was reserved, just after the request that caused it: memory that was free then could not
-    /// serve that request. Segments are those of the pool, or for a framework's tensors those of the framework's cache.
-    /// Exit code 1 if at least a fifth of a device's reserved memory, and at least 48 MiB, is free beside live blocks.
+    /// A segment can serve a large request, or be returned to the driver, only when all blocks in
+    /// it are freed. A segment is nearly empty if at most an eighth of it is in use: its live
+    /// blocks pin the rest. The moment examined is the one at which most memory was reserved, just
+    /// after the request that caused it: memory that was free then could not serve that request.
+    /// Segments are those of the pool, or for a framework's tensors those of the framework's cache.
+    /// Exit code 1 if at least a fifth of a device's reserved memory, and at least 48 MiB, is free
+    /// beside live blocks.
     #[command(after_help = "Examples:
   gpushim fragmentation run.trace
   gpushim fragmentation --at end --of memory run.trace

@@ -18,10 +18,11 @@ use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
-/// Compress traces of runs that have ended: TRACE becomes TRACE.gz, which all subcommands read as they read TRACE.
+/// Compress traces of runs that have ended: TRACE becomes TRACE.gz, which all subcommands read as
+/// they read TRACE.
 ///
-/// The spool of GPUSHIM_TRACE_MODE=full is compressed already: it stays beside it, and so does what `gpushim symbols`
-/// wrote.
+/// The spool of GPUSHIM_TRACE_MODE=full is compressed already: it stays beside it, and so does what
+/// `gpushim symbols` wrote.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim pack               # the newest trace here

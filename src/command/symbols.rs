@@ -11,8 +11,8 @@ use crate::recording::{self, Code};
 use crate::symbols::{Bundle, Options};
 use gpushim_trace::Trace;
 
-/// Write the function names of a trace's stacks to a file beside it, so that they can be read on machines without the
-/// program's files.
+/// Write the function names of a trace's stacks to a file beside it, so that they can be read on
+/// machines without the program's files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim symbols train.trace             # beside it
@@ -23,7 +23,7 @@ pub struct Args {
     /// Write one file for all traces, instead of TRACE.symbols beside each.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Where to look for libraries and their debug files, before /usr/lib/debug.
+    /// Folders to search for libraries and their debug files, before /usr/lib/debug.
     #[arg(long, value_name = "DIR")]
     debug_dir: Vec<PathBuf>,
 }

@@ -16,8 +16,9 @@ use crate::output::escape::shown;
 /// Pause or resume the recording of a running process, set a mark in its trace, record who keeps its
 /// memory, or copy the trace.
 ///
-/// The process must have been started under gpushim, and be of the same user; root may ask any. It answers within a
-/// second or so: its background thread does what is asked, and the program's own threads wait for nothing.
+/// The process must have been started under gpushim, and be of the same user; root may ask any. It
+/// answers within a second or so: its background thread does what is asked, and the program's own
+/// threads wait for nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim control 4711 pause
@@ -34,7 +35,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// Record no allocations from now on; frees of recorded blocks, ranges and failed requests are recorded on.
+    /// Record no allocations from now on; frees of recorded blocks, ranges and failed requests are
+    /// recorded on.
     Pause,
     /// Record allocations again.
     Resume,

@@ -19,7 +19,7 @@ use crate::recording::{CallSite, Function, Recording};
 /// Text for a figure that one run lacks.
 const ABSENT: &str = "—";
 
-/// What `gpushim diff` finds.
+/// Answer of `gpushim diff`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DiffReport {
@@ -37,7 +37,7 @@ pub struct DiffReport {
     pub holders: Vec<Change>,
     /// By who kept memory at the peak, where both runs recorded that, the greatest change first.
     pub owners: Vec<Change>,
-    /// What cannot be compared, and why.
+    /// Figures that cannot be compared, with the reason.
     pub not_compared: Vec<String>,
     /// By how much the peak, and that of a phase, may rise, as a part of the peak before.
     pub max_growth: f64,

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Verdict {
     /// No problem.
     Ok,
-    /// A remark.
+    /// Works, with something that the user should know.
     Note,
     /// Something does not work.
     Problem,

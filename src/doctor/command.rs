@@ -16,7 +16,8 @@ use crate::output::style::{self, Style, marked};
 use crate::output::wrap::paragraph;
 use crate::recording;
 
-/// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit code 1 on problems).
+/// Check whether gpushim works on this machine, or with a trace what it hooked in that run (exit
+/// code 1 on problems).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim doctor                             # this machine
@@ -37,9 +38,9 @@ pub struct Args {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Checks {
     checks: Vec<Check>,
-    /// What is not seen on any machine, and why.
+    /// Calls that are not seen on any machine, with the reason.
     limits: Vec<limits::Limit>,
-    /// What frameworks cannot do when they were taken over.
+    /// Limits of frameworks that were taken over.
     takeover_limits: Vec<takeover::Limit>,
 }
 

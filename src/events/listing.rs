@@ -206,7 +206,7 @@ impl Line {
     }
 }
 
-/// What the words of an event mean for its kind.
+/// Meaning of an event's words for its kind.
 #[derive(Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Detail {

@@ -11,11 +11,12 @@ use crate::error::{Result, failed};
 use crate::output::envelope::Envelope;
 use crate::whole::{Readers, write_whole};
 
-/// Compare the ranks of a job, hundreds or thousands: totals, and each rank that is unlike the others, with the function.
+/// Compare the ranks of a job, hundreds or thousands: totals, and each rank that is unlike the
+/// others, with the function.
 ///
-/// Reads the summaries that `gpushim run` writes beside traces, and a trace where there is none or where the trace goes
-/// on after it; then opens the traces of the ranks that stand out. Folders are searched with those in them. Exit code 1 if
-/// a rank stands out or is missing.
+/// Reads the summaries that `gpushim run` writes beside traces, and a trace where there is none or
+/// where the trace goes on after it; then opens the traces of the ranks that stand out. Folders are
+/// searched with those in them. Exit code 1 if a rank stands out or is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim fleet /shared/job7
@@ -28,7 +29,7 @@ pub struct Args {
     /// Only the job of this name or number, as its launcher gave it; the name of a job that has none.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// Write each summary that had to be made beside its trace.
+    /// Save the summaries that this command made, each beside its trace.
     #[arg(long)]
     keep: bool,
     /// The most traces of outliers that are opened.
@@ -37,7 +38,7 @@ pub struct Args {
     /// Write a page with a map of all ranks over time to a file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The output format.
+    /// Print the answer in this format.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -19,7 +19,7 @@ const FUNCTIONS: usize = 10;
 pub struct Fleet {
     /// Its number or name, as its launcher or the user said.
     pub job: Option<String>,
-    /// How many ranks the launcher said that it has.
+    /// Number of ranks, as the launcher said.
     pub world: Option<u32>,
     /// Ranks without a file.
     pub missing: Vec<u32>,
@@ -52,7 +52,7 @@ pub struct Fleet {
 pub struct Totals {
     /// Hosts.
     pub hosts: usize,
-    /// Ranks that run, ended, died, and of which that is not known.
+    /// Ranks that run, ended or died, and ranks in an unknown state.
     pub running: usize,
     /// Ranks that noted their end.
     pub ended: usize,
@@ -60,7 +60,7 @@ pub struct Totals {
     pub died: usize,
     /// Peaks, bytes.
     pub peak: Spread,
-    /// What was held from the driver at most, bytes.
+    /// Most bytes held from the driver.
     pub reserved: Spread,
     /// Iterations.
     pub iterations: Spread,
@@ -110,7 +110,7 @@ impl Spread {
     }
 }
 
-/// What a function held at the peaks.
+/// Memory of a function at the peaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OfFunction {
@@ -146,7 +146,7 @@ pub struct RankRow {
     pub host: String,
     /// The path of its trace, or of its summary where only that is there.
     pub file: String,
-    /// Whether it runs, ended or died.
+    /// State of the process: it runs, ended or died.
     pub state: State,
     /// Device ordinal of the device with the highest peak.
     pub device: Option<u8>,
@@ -168,7 +168,7 @@ pub struct RankRow {
     pub outlier: Vec<Kind>,
     /// When it started, ns since the first rank did.
     pub started_ns: u64,
-    /// What was live over time.
+    /// Live bytes of the rank over time.
     #[serde(skip)]
     pub over_time: OverTime,
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::summary::Site;
 
-/// What a rank is unlike the others in.
+/// Respect in which a rank is unlike the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -63,7 +63,7 @@ pub struct Outlier {
     pub site: Option<Site>,
     /// The command that says more.
     pub next: Option<String>,
-    /// Where the ranks stand among all, the first one first.
+    /// Places of the ranks among all, the first one first.
     #[serde(skip)]
     pub members: Vec<usize>,
 }

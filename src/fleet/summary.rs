@@ -24,15 +24,15 @@ pub struct RankSummary {
     pub written_wall_ns: u64,
     /// The file name of the trace.
     pub trace: String,
-    /// What the trace is, with its version.
+    /// Name and version of the trace's format.
     pub format: String,
     /// The process.
     pub process: Process,
-    /// Whether the process runs, and how it ended.
+    /// State of the process, and how it ended.
     pub end: End,
     /// Events of the trace, and what of them is lost.
     pub events: Kept,
-    /// What is damaged or missing in the trace, the first few.
+    /// The first few damaged or missing parts of the trace.
     pub problems: Vec<String>,
     /// The settings in force: variables of gpushim, versions, GPUs.
     pub settings: Vec<(String, String)>,
@@ -46,7 +46,7 @@ pub struct RankSummary {
     pub phases: Vec<Phase>,
     /// Requests that could not be met.
     pub out_of_memory: u64,
-    /// What stands out in it, the most important first.
+    /// Findings, the most important first.
     pub findings: Vec<Finding>,
     /// The most that was live over time, of the device with the highest peak.
     pub over_time: OverTime,
@@ -63,7 +63,7 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Its rank, from the launcher.
     pub rank: Option<u32>,
-    /// How many ranks the job has, from the launcher.
+    /// Number of ranks of the job, from the launcher.
     pub world: Option<u32>,
     /// The number or name of the job, from the launcher.
     pub job: Option<String>,
@@ -75,7 +75,7 @@ pub struct Process {
     pub argv: String,
 }
 
-/// How complete the events of a trace are.
+/// Completeness of a trace's events.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -86,7 +86,7 @@ pub struct Kept {
     pub readable: u64,
     /// Overwritten or given up.
     pub lost: u64,
-    /// Whether the figures are of the newest events only.
+    /// True if the figures are of the newest events only.
     pub wrapped: bool,
 }
 
@@ -101,7 +101,7 @@ pub struct Device {
     pub gpu: Option<String>,
     /// Its memory, bytes.
     pub bytes: Option<u64>,
-    /// Of what `peak` and `end` are: `tensors` or `device memory`.
+    /// Memory that `peak` and `end` are of: `tensors` or `device memory`.
     pub of: String,
     /// The most that was live, bytes.
     pub peak: u64,
@@ -141,12 +141,12 @@ pub struct Holder {
 pub struct Site {
     /// Its number in the trace; of several that are one row, that with most bytes. 0 without a stack.
     pub stack: u32,
-    /// The function that a user would change, with its place, as the column `site` of the Parquet export has it; empty
-    /// without a stack.
+    /// The function that a user would change, with its place, as the column `site` of the Parquet
+    /// export has it; empty without a stack.
     pub function: String,
-    /// The same as short as a sentence has it: `copy train.py:12`.
+    /// Short form for sentences: `copy train.py:12`.
     pub short: String,
-    /// Whether that is the user's own code.
+    /// True for the user's own code.
     pub is_own: bool,
     /// The functions from there out to `main`, at most a few.
     pub frames: Vec<String>,
@@ -159,19 +159,19 @@ pub struct Site {
 pub struct Iterations {
     /// How many.
     pub count: u64,
-    /// Whether it is certain that they are iterations.
+    /// True if they are certainly iterations.
     pub sure: bool,
     /// When the first and the last begin, ns since the start.
     pub from_ns: u64,
     /// When the last one ends, ns since the start.
     pub to_ns: u64,
-    /// How long one takes, the median, ns.
+    /// Median duration of one, ns.
     pub median_ns: u64,
     /// Bytes live at the beginning of the first one after the warm-up.
     pub level: u64,
     /// Bytes by which one raises what is live.
     pub per_iteration: f64,
-    /// Whether they leave memory behind.
+    /// True if they leave memory behind.
     pub grows: bool,
     /// The stacks that keep the added bytes, those with most first; `bytes` is what they kept.
     pub keepers: Vec<Holder>,
@@ -184,7 +184,7 @@ pub struct Iterations {
 pub struct Phase {
     /// Its name without numbers.
     pub name: String,
-    /// How often it took place.
+    /// Number of times it took place.
     pub count: u64,
     /// In all, ns.
     pub ns: u64,
@@ -196,14 +196,14 @@ pub struct Phase {
     pub peak: u64,
 }
 
-/// What stands out in a process, as `gpushim report` has it.
+/// Findings of a process, as `gpushim report` has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Finding {
     /// Its kind: `growth`, `out-of-memory` …
     pub kind: String,
-    /// Of what: `tensors`, `pinned host memory` …
+    /// Kind of memory: `tensors`, `pinned host memory` …
     pub of: String,
     /// It in sentences.
     pub text: String,

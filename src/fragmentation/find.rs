@@ -42,7 +42,7 @@ pub struct Asked {
     pub stack: u32,
 }
 
-/// What keeps a nearly empty segment.
+/// Block that keeps a nearly empty segment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pin {

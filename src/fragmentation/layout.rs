@@ -14,8 +14,8 @@ const NEARLY_EMPTY: u64 = 8;
 /// H100).
 const PAGE: u64 = 2 << 20;
 
-/// The reserved memory of a device, in bytes; `reserved = allocated + empty + stuck + untold`, as far as blocks and
-/// segments are known.
+/// The reserved memory of a device, in bytes; `reserved = allocated + empty + stuck + untold`, as
+/// far as blocks and segments are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Room {
@@ -37,8 +37,8 @@ pub struct Room {
     pub pinned_segments: u64,
     /// The largest request that could be met without taking more.
     pub largest_free: u64,
-    /// Free bytes of segments that were reserved before the recording began: it is not known where they are, and so not
-    /// whether they are empty.
+    /// Free bytes of segments that were reserved before the recording began: it is not known where
+    /// they are, and so not whether they are empty.
     pub untold: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Segment {
     pub blocks: u64,
     /// Bytes of its largest free part.
     pub largest_free: u64,
-    /// What is in use: offset and bytes of each stretch.
+    /// Stretches in use: offset and bytes of each.
     pub parts: Vec<(u64, u64)>,
 }
 

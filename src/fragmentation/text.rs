@@ -18,14 +18,14 @@ use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{CallSite, Function, Names, Recording};
 use crate::unused::{Cause, Replays};
 
-/// What `gpushim fragmentation` finds.
+/// Answer of `gpushim fragmentation`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FragmentationReport {
     /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
-    /// Whether the moment is that at which most was held.
+    /// True if most was held at this moment.
     pub is_peak: bool,
     /// The figures.
     #[serde(flatten)]

@@ -23,7 +23,7 @@ const FUNCTION: usize = 48;
 /// Part of the growth of a stack that a fix must fit.
 const MAIN: f64 = 0.05;
 
-/// What `gpushim growth` finds.
+/// Answer of `gpushim growth`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct GrowthReport {
@@ -205,7 +205,8 @@ impl KeptBy {
     }
 }
 
-/// Finds the change that fits the keepers of most of the growth.
+/// Finds the change to the program that fits every main keeper. `None` if one has no stack, or
+/// no change fits.
 fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
     let main = keepers.iter().filter(|keeper| keeper.share >= MAIN);
     let main = main.map(|keeper| {

@@ -7,7 +7,7 @@ use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::{Layer, Series};
 
-/// How long memory lasts at the rate of growth.
+/// Time until memory is full at the rate of growth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UntilFull {

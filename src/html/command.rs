@@ -18,8 +18,8 @@ use crate::whole::{Readers, write_whole};
 
 /// Write one self-contained HTML page: timeline, blocks over addresses, flame graph, tables.
 ///
-/// Several traces, such as the ranks of one job, share one page. The page needs no network and no server: open it
-/// in a browser, or send the file.
+/// Several traces, such as the ranks of one job, share one page. The page needs no network and no
+/// server: open it in a browser, or send the file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim html train.trace  # writes train.html

@@ -17,9 +17,9 @@ use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// Print how much memory running processes hold, as OpenMetrics text, or serve it to Prometheus.
 ///
-/// With -o the file is replaced as a whole, as a node exporter's textfile collector wants it. With --listen it answers
-/// GET /metrics until it is ended; without files it then reads all processes on this machine that record and that you may
-/// read, as they are at each request.
+/// With -o the file is replaced as a whole, as a node exporter's textfile collector wants it. With
+/// --listen it answers GET /metrics until it is ended; without files it then reads all processes on
+/// this machine that record and that you may read, as they are at each request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim metrics --listen 127.0.0.1:9400   # docs/grafana.json is a dashboard for it

@@ -7,12 +7,12 @@ use serde::Serialize;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "cause")]
 pub enum Cause {
-    /// The request is larger than the limit or the whole device. Evidence: its size against `GPUSHIM_LIMIT` and the
-    /// driver's total.
+    /// The request is larger than the limit or the whole device. Evidence: its size against
+    /// `GPUSHIM_LIMIT` and the driver's total.
     TooLarge {
         /// The most that one request can get, bytes.
         most: u64,
-        /// Whether that is `GPUSHIM_LIMIT`, and not the memory of the device.
+        /// True if that is `GPUSHIM_LIMIT`, and not the memory of the device.
         by_limit: bool,
     },
     /// Without the blocks that iterations left behind it would have fitted. Evidence: the growth analysis
@@ -23,8 +23,9 @@ pub enum Cause {
         /// Bytes of each iteration.
         per_iteration: u64,
     },
-    /// PyTorch refused the request itself, as `set_per_process_memory_fraction` tells it to. Evidence: no request for
-    /// memory failed below it although it reported one, or the device had the memory free.
+    /// PyTorch refused the request itself, as `set_per_process_memory_fraction` tells it to.
+    /// Evidence: no request for memory failed below it although it reported one, or the device had
+    /// the memory free.
     FrameworkLimit {
         /// Bytes that the device had free, if that is known.
         free: Option<u64>,
@@ -52,29 +53,31 @@ pub enum Cause {
         cached: u64,
         /// The largest free piece, if it is known.
         largest: Option<u64>,
-        /// Whether it is the framework's cache, and not gpushim's pool.
+        /// True if it is the framework's cache, and not gpushim's pool.
         of_framework: bool,
     },
-    /// Without `GPUSHIM_LIMIT` it would have fitted. Evidence: the limit, what the process held, and what the device had
-    /// free.
+    /// Without `GPUSHIM_LIMIT` it would have fitted. Evidence: the limit, what the process held,
+    /// and what the device had free.
     OurLimit {
         /// The limit, bytes.
         limit: u64,
         /// Bytes that the process held.
         held: u64,
     },
-    /// Without other processes it would have fitted. Evidence: what the driver says is in use, less what this process
-    /// holds, is more than a driver needs for itself.
+    /// Without other processes it would have fitted. Evidence: what the driver says is in use, less
+    /// what this process holds, is more than a driver needs for itself.
     OtherProcesses {
         /// Bytes that they held, with what the driver needs.
         bytes: u64,
     },
-    /// The driver refused although it had the memory free. Evidence: the driver's own figures after the refusal.
+    /// The driver refused although it had the memory free. Evidence: the driver's own figures after
+    /// the refusal.
     DriverRefused {
         /// Bytes that were free.
         free: u64,
     },
-    /// The process itself uses the memory. Evidence: free and cached memory together are less than the request.
+    /// The process itself uses the memory. Evidence: free and cached memory together are less than
+    /// the request.
     Full {
         /// By how many bytes.
         short: u64,
@@ -83,7 +86,7 @@ pub enum Cause {
     Unknown,
 }
 
-/// Where free memory is that a request could not use.
+/// Place of free memory that a request could not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -22,7 +22,7 @@ pub struct Shortage {
     pub ticket: u64,
     /// Device ordinal.
     pub device: Option<u8>,
-    /// Whether a framework reported it.
+    /// True if a framework reported it.
     pub by_framework: bool,
     /// Bytes asked for.
     pub size: u64,
@@ -32,9 +32,9 @@ pub struct Shortage {
     pub thread: u32,
     /// The stream that it was for, 0 if that is the default stream or not known.
     pub stream: u64,
-    /// Whether it was ordered on a stream, at gpushim's pool or the driver's.
+    /// True if it was ordered on a stream, at gpushim's pool or the driver's.
     pub is_ordered: bool,
-    /// Whether a request that a framework reported was refused by what is below it.
+    /// True if a framework reported the request and an allocator below refused it.
     pub refused_below: bool,
     /// True if it was met soon after, as where a framework gives back its cache and asks again.
     pub met_later: bool,
@@ -51,7 +51,7 @@ pub struct Shortage {
     /// The blocks that were live, one by one.
     #[serde(skip)]
     pub blocks: Vec<Block>,
-    /// What the recording has of it.
+    /// Evidence of it in the recording.
     #[serde(skip)]
     pub event: Event,
 }

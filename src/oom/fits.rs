@@ -20,11 +20,11 @@ pub struct Try {
     /// The allocator.
     #[cfg_attr(test, schemars(with = "String"))]
     pub policy: Policy,
-    /// Whether it is the one that served the run.
+    /// True for the allocator that served the run.
     pub recorded: bool,
     /// Bytes that it could hold of the device.
     pub memory: u64,
-    /// Whether all requests were met, the one that failed among them.
+    /// True if all requests were met, also the failed one.
     pub fits: bool,
 }
 
@@ -32,8 +32,8 @@ pub struct Try {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fits {
-    /// With the memory that there was, the recorded allocator first; then the least memory with which that one meets all
-    /// requests, if it was found.
+    /// With the memory that there was, the recorded allocator first; then the least memory with
+    /// which that one meets all requests, if it was found.
     pub tries: Vec<Try>,
     /// Bytes that were there for the allocator.
     pub memory: u64,

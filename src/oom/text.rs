@@ -31,7 +31,7 @@ const NOT_IN_RECORDING: &str = "rounding, or made before the recording began";
 /// Requests that are explained by replays; later ones mostly have the same cause.
 const REPLAYED: usize = 2;
 
-/// What `gpushim oom` finds.
+/// Answer of `gpushim oom`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OomReport {
@@ -57,7 +57,7 @@ pub struct ExplainedShortage {
     pub explanation: Explanation,
     /// The call site of most of what iterations left behind, if that is a cause.
     pub left_by: Option<CallSite>,
-    /// What is known of the moment.
+    /// Facts about the moment of the failure.
     pub situation: Situation,
     /// In which iteration, from 0.
     pub iteration: Option<usize>,
@@ -73,7 +73,7 @@ pub struct ExplainedShortage {
     pub because: String,
     /// The result in sentences.
     pub verdict: String,
-    /// What there was, a line each.
+    /// Memory at the moment, a line each.
     pub evidence: Vec<String>,
     /// What helps.
     pub advice: Vec<String>,

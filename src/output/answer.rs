@@ -80,9 +80,9 @@ pub struct Subject {
     pub of: &'static str,
     /// Of one device only.
     pub device: Option<u8>,
-    /// Whether the beginning of the run is missing.
+    /// True if the beginning of the run is missing.
     pub wrapped: bool,
-    /// Whether it is a snapshot without a history, which holds one moment.
+    /// True for a snapshot without a history, which holds one moment.
     pub one_moment: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::output::owned::owned;
 use crate::recording::{Owned, Recording};
 use gpushim_trace::Record;
 
-/// What was live at a moment.
+/// Live memory at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Peak {

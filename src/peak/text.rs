@@ -17,7 +17,7 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Owned, Recording, read};
 
-/// What `gpushim peak` finds.
+/// Answer of `gpushim peak`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PeakReport {
@@ -28,9 +28,9 @@ pub struct PeakReport {
     pub ns: u64,
     /// In which iteration, from 0.
     pub iteration: Option<usize>,
-    /// Whether that is when most was live.
+    /// True if most was live then.
     pub is_peak: bool,
-    /// The most that was live in the whole run, bytes, if that was before the events that are left.
+    /// Most live bytes of the whole run, if before the events that are left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_peak: Option<u64>,
     /// Bytes that were live.
@@ -43,7 +43,7 @@ pub struct PeakReport {
     /// Whether that is sure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition_sure: Option<bool>,
-    /// What would make its largest part smaller.
+    /// Advice that makes its largest part smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_lower: Option<&'static str>,
     /// The stacks that held them, those with most bytes first.

@@ -18,10 +18,10 @@ const NAMES: usize = 1 << 12;
 /// Highest number of ranges that are open at once and may end in any order; more are not followed.
 const STARTED: usize = 64;
 
-/// What happened between the beginnings and ends of the ranges of one name.
+/// Sum of the events between the beginnings and ends of the ranges of one name.
 ///
-/// Events of all threads count, since PyTorch's backward allocates on another thread. An event counts in each of
-/// several nested ranges.
+/// Events of all threads count, since PyTorch's backward allocates on another thread. An event
+/// counts in each of several nested ranges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Phase {
@@ -29,15 +29,15 @@ pub struct Phase {
     pub name: String,
     /// Ranges around it.
     pub depth: usize,
-    /// How often it took place.
+    /// Number of times it took place.
     pub count: u64,
     /// In all of them together, ns.
     pub ns: u64,
     /// Bytes allocated, in all of them together.
     pub allocated: u64,
-    /// Of those, bytes freed before the phase ended.
+    /// Bytes allocated and freed before the phase ended.
     pub temporary: u64,
-    /// Of those, bytes that outlived it.
+    /// Bytes allocated that outlived it.
     pub kept: u64,
     /// Bytes freed that had been allocated before it.
     pub freed: u64,

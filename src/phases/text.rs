@@ -13,14 +13,14 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
 use crate::recording::{Names, Recording};
 
-/// What `gpushim phases` finds.
+/// Answer of `gpushim phases`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PhasesReport {
     /// The recording and the memory that was examined.
     #[serde(flatten)]
     pub subject: Subject,
-    /// What the iterations were recognised by, and how sure they are; `None` without iterations.
+    /// Marks by which the iterations were recognised, and their certainty; `None` without iterations.
     pub recognised: Option<Recognised>,
     /// The phases, in the order in which they first began.
     pub phases: Vec<Phase>,

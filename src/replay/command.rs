@@ -9,12 +9,13 @@ use gpushim_alloc::Reuse;
 use gpushim_config::size;
 use gpushim_simulate::replay::{self, Policy, ReplayDevice};
 
-/// Serve the requests of a recording again with other allocators, without a GPU, and show how much memory each would
-/// have held and which driver calls it would have made.
+/// Serve the requests of a recording again with other allocators, without a GPU, and show the memory
+/// and the driver calls of each.
 ///
-/// The policies of gpushim are the code of the shim; the others are models made from their documentation. For a PyTorch
-/// snapshot, torch uses the recorded options, and waits for streams as recorded. Times are those of driver calls on an
-/// H100. Exit code 1 if an allocator runs out of memory.
+/// The policies of gpushim are the code of the shim; the others are models made from their
+/// documentation. For a PyTorch snapshot, torch uses the recorded options, and waits for streams as
+/// recorded. Times are those of driver calls on an H100. Exit code 1 if an allocator runs out of
+/// memory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim replay train.trace
@@ -30,21 +31,22 @@ pub struct Args {
     /// The memory of the device, such as 40G.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     limit: Option<u64>,
-    /// Also find the least limit at which each allocator still serves all requests, by up to 20 more replays of each.
+    /// Also find the least limit at which each allocator still serves all requests, by up to 20
+    /// more replays of each.
     #[arg(long)]
     least_limit: bool,
-    /// As GPUSHIM_REUSE: order, wait or strict.
+    /// Value of GPUSHIM_REUSE: order, wait or strict.
     #[arg(long, value_name = "WAY", value_parser = reuse, default_value = "order")]
     reuse: Reuse,
-    /// As GPUSHIM_PAGE, for vmm.
+    /// Value of GPUSHIM_PAGE, for vmm.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2M")]
     page: u64,
-    /// As GPUSHIM_DECAY, by the recording's clock.
+    /// Value of GPUSHIM_DECAY, by the recording's clock.
     #[arg(long, value_name = "TIME", value_parser = decay, default_value = "10s")]
     decay: u64,
-    /// By how many requests the GPU is behind the program: a block that was freed fewer requests ago is still in use on
-    /// the GPU, and gpushim's pools order its next use after that, or take another block. Recordings have no times of
-    /// GPU work; 0 assumes that it is done at once.
+    /// By how many requests the GPU is behind the program: a block that was freed fewer requests
+    /// ago is still in use on the GPU, and gpushim's pools order its next use after that, or take
+    /// another block. Recordings have no times of GPU work; 0 assumes that it is done at once.
     #[arg(long, value_name = "N", default_value_t = 0)]
     lag: u64,
 }

@@ -35,18 +35,18 @@ pub(super) struct OfDevice {
     requests: u64,
     /// The peak of requested bytes that were not freed, bytes.
     peak_requested: u64,
-    /// What the recording itself says was held from the driver at most, bytes; `None` where it does not.
+    /// Most bytes held from the driver by the recording itself; `None` where it does not say.
     recorded_reserved: Option<u64>,
     /// The options of PyTorch's allocator when it was recorded, which `torch` follows; empty if none was set.
     torch_options: String,
-    /// What steps were recognised by; `None` where none are known.
+    /// Mark by which steps were recognised; `None` where none are known.
     pub(super) steps_by: Option<String>,
-    /// How many there are. Figures are kept of the first 4,096.
+    /// Number of steps. Figures are kept of the first 4,096.
     pub(super) steps: u64,
     odd: Anomalies,
-    /// Whether there are requests besides those of blocks that were made before the recording began.
+    /// True if there are requests besides those of blocks made before the recording began.
     has_history: bool,
-    /// Whether more may have been live before the events that are left of the run.
+    /// True if more may have been live before the events that are left of the run.
     is_peak_unsure: bool,
     pub(super) policies: Vec<OfPolicy>,
 }
@@ -59,7 +59,8 @@ pub(super) struct OfPolicy {
     pub(super) policy: Policy,
     #[serde(flatten)]
     pub(super) outcome: Outcome,
-    /// The least limit at which nothing is refused, bytes, to a thousandth; `None` if it was not asked for or not found.
+    /// The least limit at which nothing is refused, bytes, to a thousandth; `None` if it was not
+    /// asked for or not found.
     pub(super) least_limit: Option<u64>,
 }
 

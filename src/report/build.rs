@@ -27,7 +27,7 @@ const OWNERS: usize = 3;
 pub struct Report {
     /// Path of the trace.
     pub trace: String,
-    /// What it is, with the version.
+    /// Name and version of the format.
     pub format: String,
     /// Wall clock at the start, ns since 1970.
     pub started_wall_ns: u64,
@@ -41,13 +41,13 @@ pub struct Report {
     pub memory: Vec<MemoryOfDevice>,
     /// The stacks that held memory at the peaks.
     pub peaks: Vec<HeldAtPeak>,
-    /// What stands out, the most important first.
+    /// Findings, the most important first.
     pub findings: Vec<Finding>,
     /// If there are iterations and memory does not grow: a sentence that says so.
     pub steady: Option<String>,
-    /// What the recording does not tell, and what to record next time.
+    /// Questions that the recording does not answer, and how to record next time.
     pub untold: Vec<Untold>,
-    /// What is damaged or missing in the file.
+    /// Damaged or missing parts of the file.
     pub problems: Vec<String>,
     /// Why it cannot show that something never happened; `None` if it has all that happened.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +119,7 @@ pub struct HeldAtPeak {
     /// Whether that is sure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition_sure: Option<bool>,
-    /// What would make its largest part smaller.
+    /// Advice that makes its largest part smaller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_lower: Option<&'static str>,
     /// The stacks that held most, the first ones.

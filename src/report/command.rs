@@ -14,12 +14,12 @@ use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
 
-/// Summarise a run's GPU memory on one screen: how much was used, which stacks held it at the peak, and what is
-/// unusual.
+/// Summarise a run's GPU memory on one screen: how much was used, which stacks held it at the peak,
+/// and what is unusual.
 ///
-/// Several files, or a directory of them, are compared if they are the ranks of one job, as its launcher numbered them: the
-/// report names the ranks that differ from the others, and then shows the rank with the highest peak. Of separate runs it
-/// shows each.
+/// Several files, or a directory of them, are compared if they are the ranks of one job, as its
+/// launcher numbered them: the report names the ranks that differ from the others, and then shows
+/// the rank with the highest peak. Of separate runs it shows each.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim report  # of the newest trace here

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use crate::recording::Coverage;
 
-/// What the events of one trace say.
+/// Figures from the events of one trace.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// How complete the record is.
+    /// Completeness of the record.
     pub events: Coverage,
     /// Time of the first readable event, ns since the start.
     pub first_ns: u64,
@@ -16,7 +16,7 @@ pub struct Summary {
     pub last_ns: u64,
     /// Counts by class of memory, only those that occur.
     pub classes: Vec<Classes>,
-    /// Where the pool's and the driver's allocations came from.
+    /// Sources of the pool's and the driver's allocations.
     pub sources: Sources,
     /// Time spent in the driver for allocations, ns.
     pub allocation_driver_ns: u64,
@@ -26,7 +26,7 @@ pub struct Summary {
     pub devices: Vec<DeviceFigures>,
     /// Requests that could not be met, the first hundred.
     pub out_of_memory: Vec<OutOfMemory>,
-    /// How many of those there were.
+    /// Number of these requests.
     pub out_of_memory_count: u64,
     /// Bytes that the cache gave back to the driver by itself or to make room.
     pub trimmed_bytes: u64,
@@ -65,7 +65,7 @@ pub struct Classes {
     pub live_bytes: u64,
 }
 
-/// Where allocations came from, counts.
+/// Counts of allocations by source.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Sources {
@@ -156,7 +156,7 @@ pub struct TensorFigures {
     pub then_ns: u64,
     /// What it said last.
     pub allocated_end: u64,
-    /// What it held after the last event.
+    /// Bytes held after the last event.
     pub reserved_end: u64,
     /// Tensors live at their peak, the largest groups of equal size.
     pub top_at_peak: Vec<SizeGroup>,

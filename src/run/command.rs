@@ -18,11 +18,12 @@ use crate::compress;
 use crate::error::{Result, failed};
 use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
 
-/// Run a program and record its GPU memory, with the call stack of each allocation; when it ends, say what stood out.
+/// Run a program and record its GPU memory, with the call stack of each allocation; when it ends,
+/// say what stood out.
 ///
-/// What follows the program's name is its own. Signals, exit code and terminal are the program's, as if it ran alone. Of
-/// the ranks of a job (torchrun, mpirun, srun), each writes its own trace, and rank 0 says what stood out in those that it
-/// can see.
+/// What follows the program's name is its own. Signals, exit code and terminal are the program's, as if
+/// it ran alone. Each rank of a job (torchrun, mpirun, srun) writes its own trace, and rank 0 names the
+/// findings of all traces that it can read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim run python train.py
@@ -34,7 +35,7 @@ pub struct Args {
     /// The allocation policy (GPUSHIM_POLICY).
     #[arg(long)]
     policy: Option<OsString>,
-    /// What makes a freed block safe to hand out again (GPUSHIM_REUSE).
+    /// Order of a freed block's next use (GPUSHIM_REUSE).
     #[arg(long)]
     reuse: Option<OsString>,
     /// The most device memory that the process may hold (GPUSHIM_LIMIT).
@@ -52,19 +53,20 @@ pub struct Args {
     /// Size of the trace's event ring (GPUSHIM_TRACE_SIZE).
     #[arg(long, value_name = "SIZE")]
     trace_size: Option<OsString>,
-    /// Which events the trace keeps: full (all, the default here) or ring (the newest) (GPUSHIM_TRACE_MODE).
+    /// Events that the trace keeps: full (all, the default here) or ring (the newest) (GPUSHIM_TRACE_MODE).
     #[arg(long, value_name = "MODE")]
     trace_mode: Option<OsString>,
     /// The most bytes of disk for all events of a process; 4G unless given; none (GPUSHIM_SPOOL_SIZE).
     #[arg(long, value_name = "SIZE")]
     spool_size: Option<OsString>,
-    /// Leave the trace as it was written when the program ends: it is compressed otherwise, under the same name.
+    /// Leave the trace as it was written when the program ends: it is compressed otherwise, under
+    /// the same name.
     #[arg(long)]
     no_pack: bool,
-    /// How often the summary beside each trace, for `gpushim fleet`, is renewed while the program runs; off writes none.
+    /// Period in which the summary beside each trace, for `gpushim fleet`, is renewed; off writes none.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = period)]
     summary_every: Period,
-    /// Which allocations get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
+    /// Allocations that get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
     #[arg(
         long,
         value_name = "WHICH",
@@ -76,7 +78,7 @@ pub struct Args {
     /// Record no call stacks: the same as --stacks=off.
     #[arg(long, conflicts_with = "stacks")]
     no_stacks: bool,
-    /// Whether stacks have Python's functions; they do unless `off` (GPUSHIM_PYTHON).
+    /// Python's functions in stacks; recorded unless `off` (GPUSHIM_PYTHON).
     #[arg(
         long,
         value_name = "on|off",
@@ -88,10 +90,11 @@ pub struct Args {
     /// Record who keeps each block, by the names of a Python program; auto unless `off` (GPUSHIM_OWNERS).
     #[arg(long, value_name = "auto|off")]
     owners: Option<OsString>,
-    /// Whether frameworks' own allocations are recorded (GPUSHIM_TENSORS).
+    /// Record frameworks' own allocations (GPUSHIM_TENSORS).
     #[arg(long)]
     tensors: Option<OsString>,
-    /// Frameworks to point at stream-ordered allocations: torch, jax, tf; without a value: all (GPUSHIM_TAKEOVER).
+    /// Frameworks to point at stream-ordered allocations: torch, jax, tf; without a value: all
+    /// (GPUSHIM_TAKEOVER).
     #[arg(
         long,
         value_name = "LIST",
@@ -100,7 +103,7 @@ pub struct Args {
         default_missing_value = "all"
     )]
     takeover: Option<OsString>,
-    /// Whether PyTorch's own segments have memory only where a tensor is; without a value: auto (GPUSHIM_ELASTIC).
+    /// Give PyTorch's own segments memory only where a tensor is; without a value: auto (GPUSHIM_ELASTIC).
     #[arg(
         long,
         value_name = "off|auto|on",
@@ -109,7 +112,7 @@ pub struct Args {
         default_missing_value = "auto"
     )]
     elastic: Option<OsString>,
-    /// What is written to stderr (GPUSHIM_LOG).
+    /// Messages written to stderr (GPUSHIM_LOG).
     #[arg(long)]
     log: Option<OsString>,
     /// Say nothing when the program ends.

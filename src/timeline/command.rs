@@ -9,10 +9,11 @@ use crate::error::Result;
 /// Columns of JSON: as many as the trace keeps of a run of any length.
 const FINE: usize = 1024;
 
-/// Plot memory over the run, with the minimum and maximum of each interval of time, and the phases of the run.
+/// Plot memory over the run, with the minimum and maximum of each interval of time, and the phases
+/// of the run.
 ///
-/// The trace keeps this timeline for the whole run, even if events were overwritten. Phases are the longest NVTX
-/// ranges.
+/// The trace keeps this timeline for the whole run, even if events were overwritten. Phases are the
+/// longest NVTX ranges.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim timeline run.trace

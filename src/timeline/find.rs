@@ -27,7 +27,7 @@ pub struct Run {
     pub devices: Vec<Curves>,
     /// The ranges that the program announced, without numbers, in the order of their depth.
     pub phases: Vec<During>,
-    /// Whether the curves reach over the whole run without a gap.
+    /// True if the curves reach over the whole run without a gap.
     pub is_complete: bool,
 }
 

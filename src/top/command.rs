@@ -16,15 +16,16 @@ use crate::output::envelope::Envelope;
 
 /// Show running processes: the device memory of each, its allocation rate, and the stacks that hold most.
 ///
-/// Keys: arrows choose a process, Enter shows the stacks that hold its memory, q quits. Without a terminal it prints one
-/// table and ends.
+/// Keys: arrows choose a process, Enter shows the stacks that hold its memory, q quits. Without a
+/// terminal it prints one table and ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim top                      # all processes here that record
   gpushim top 4711
   gpushim top --once rank*.trace   # one table, of these files")]
 pub struct Args {
-    /// Process ids or trace files; all recording processes on this machine that you may read if none is named.
+    /// Process ids or trace files; all recording processes on this machine that you may read if
+    /// none is named.
     processes: Vec<PathBuf>,
     /// Print one table and end.
     #[arg(long)]

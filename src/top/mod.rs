@@ -1,8 +1,8 @@
 //! Running processes: the device memory of each, its allocation rate, and the stacks that hold
 //! most.
 //!
-//! [`Glance`] reads it from a trace that is being written. `table` makes one line for each process.
-//! `screen` shows them until `q` is pressed. [`End`] says how a process ended.
+//! [`Glance`] reads these figures from a trace that is being written. `table` makes one line for
+//! each process. `screen` shows them until `q` is pressed. [`End`] says how a process ended.
 
 pub(crate) mod command;
 mod ended;

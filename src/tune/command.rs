@@ -13,16 +13,19 @@ use crate::output::envelope::Envelope;
 use gpushim_config::size;
 use gpushim_simulate::tune::{Options, Recorded, tune};
 
-/// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for similar runs: the
-/// memory and driver calls of each, what the recommendation saves, and its confidence.
+/// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for
+/// similar runs: the memory and driver calls of each, what the recommendation saves, and its
+/// confidence.
 ///
-/// Candidates are the settings whose driver calls take at most 2 % (--within) of the run after its start; if there are
-/// none, the one with the least time. Of these the recommendation has the least memory (up to 0.5 % more counts as
-/// equal), then the least time (up to 5 % more counts as equal), then the fewest changes. Several recordings are runs
-/// of one program, or ranks of one job, and get one recommendation. It is validated on data that it was not chosen
-/// from: on each recording in turn, or for one recording on the second half of its iterations. If nothing holds 3 % less
-/// than what there was, the recommendation is to change nothing. A trace that lacks its beginning is replayed from what
-/// was live then; a snapshot without a history is refused. Exit code 1 if nothing fits into the limit.
+/// Candidates are the settings whose driver calls take at most 2 % (--within) of the run after its
+/// start; if there are none, the one with the least time. Of these the recommendation has the
+/// least memory, then the least time, then the fewest changes. Up to 0.5 % more memory and 5 % more
+/// time count as equal. Several recordings are runs of one program, or ranks of one job, and
+/// get one recommendation. It is validated on data that it was not chosen from: on each recording
+/// in turn, or for one recording on the second half of its iterations. If nothing holds 3 % less
+/// than what there was, the recommendation is to change nothing. A trace that lacks its beginning
+/// is replayed from what was live then; a snapshot without a history is refused. Exit code 1 if
+/// nothing fits into the limit.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim tune train.trace
@@ -37,7 +40,7 @@ pub struct Args {
     /// The most time that driver calls may take, percent of the duration of the runs.
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "2")]
     within: f64,
-    /// How long to try settings, seconds.
+    /// Time to try settings, seconds.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
 }

@@ -22,12 +22,12 @@ pub fn rule(within: f64) -> String {
     )
 }
 
-/// What `gpushim tune` finds.
+/// Answer of `gpushim tune`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TuneReport {
     pub(super) recordings: Vec<OfRecording>,
-    /// How the advice is chosen.
+    /// Rule by which the advice is chosen.
     pub(super) rule: String,
     within_percent: f64,
     pub(super) limit: Option<u64>,
@@ -39,12 +39,13 @@ pub struct TuneReport {
     pub(super) front: Vec<Row>,
     /// The default settings.
     pub(super) default: Option<Row>,
-    /// Those with which something was refused.
+    /// Settings with which something was refused.
     pub(super) do_not_fit: Vec<Row>,
     pub(super) advice: Option<OfAdvice>,
-    /// Where nothing fits: what comes closest.
+    /// Settings that come closest, where nothing fits.
     pub(super) closest: Option<Closest>,
-    /// The least limits at which the runs still fit: with the best that was tried, and with what the program has now.
+    /// The least limits at which the runs still fit: with the best that was tried, and with what
+    /// the program has now.
     pub(super) least_limits: Vec<LeastLimit>,
     pub(super) confidence: OfConfidence,
     pub(super) tried: usize,
@@ -71,7 +72,7 @@ pub(super) struct OfDevice {
     pub(super) requests: u64,
     /// The peak of requested bytes that were not freed, bytes.
     pub(super) peak_requested: u64,
-    /// What was held from the driver at most when it was recorded, bytes; `None` where that is not known.
+    /// Most bytes held from the driver when it was recorded; `None` where that is not known.
     pub(super) recorded_reserved: Option<u64>,
     pub(super) odd: Anomalies,
 }
@@ -92,19 +93,19 @@ pub(super) struct Row {
     pub(super) utilization: f64,
     pub(super) driver_calls: u64,
     pub(super) driver_ns: u64,
-    /// The same without the start of each run.
+    /// Figure without the start of each run.
     pub(super) steady_ns: u64,
     pub(super) out_of_memory: u64,
     pub(super) is_advised: bool,
 }
 
-/// What to set, and what it would have done.
+/// Settings, and their effect in the replay.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OfAdvice {
     /// Variables to set.
     environment: BTreeMap<&'static str, String>,
-    /// The same as one writes it before a command; empty if the defaults are best.
+    /// Settings as written before a command; empty if the defaults are best.
     pub(super) line: String,
     /// Variables that the recording had and that are not to be set.
     pub(super) unset: Vec<&'static str>,
@@ -114,9 +115,9 @@ pub(super) struct OfAdvice {
     pub(super) smallest_limit: Option<u64>,
     /// Why it is better to change nothing, if it is: then nothing is to be set.
     pub(super) keep: Option<String>,
-    /// What one should know before, sentences.
+    /// Sentences to read before.
     pub(super) notes: Vec<&'static str>,
-    /// Whether driver calls take no longer than the rule allows.
+    /// True if driver calls take no longer than the rule allows.
     pub(super) is_within: bool,
     pub(super) saves: Saves,
 }
@@ -125,15 +126,15 @@ pub(super) struct OfAdvice {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Saves {
-    /// What it is compared with: `recorded` or `torch`, PyTorch's allocator.
+    /// Base of the comparison: `recorded` or `torch`, PyTorch's allocator.
     pub(super) than: &'static str,
     /// Bytes held at most then.
     peak_reserved: Option<u64>,
     /// Bytes less, or more if negative.
     pub(super) bytes: Option<i64>,
-    /// The same in percent of the reserved memory.
+    /// Difference in percent of the reserved memory.
     pub(super) percent: Option<f64>,
-    /// What the time is compared with: `recorded` or `torch`.
+    /// Base of the comparison of times: `recorded` or `torch`.
     pub(super) time_than: &'static str,
     /// Ns less in the driver, or more if negative.
     pub(super) driver_ns: Option<i64>,

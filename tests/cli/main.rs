@@ -26,6 +26,7 @@ mod run_command;
 mod run_signals;
 mod schema;
 mod serving;
+mod versions;
 
 const MIB: u64 = 1 << 20;
 

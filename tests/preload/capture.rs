@@ -138,6 +138,11 @@ fn nothing_waits_for_a_capture_that_the_driver_has_invalidated() {
 }
 
 #[test]
+fn no_pool_of_a_context_made_later_waits_for_a_capture_known_to_be_invalidated() {
+    captures_over("context");
+}
+
+#[test]
 fn what_a_synchronisation_left_to_a_capture_goes_back_when_it_is_over() {
     captures_over("owed");
 }
@@ -183,6 +188,20 @@ fn a_stale_free_never_takes_what_the_shim_is_just_allocating() {
         .both();
     assert_eq!(native.stdout, "1 freed once more 0 times\n");
     assert_eq!((shim.stdout, shim.code), (native.stdout, 0));
+}
+
+#[test]
+fn a_capture_may_free_memory_where_an_ended_context_had_its_own() {
+    // The context has ended for the driver, and not yet for the shim.
+    let fault = "cuCtxDestroy_v2:1:0:after=200ms";
+    for policy in POLICIES {
+        let (native, shim) = Run::new(program("capture_beside_end"))
+            .env("GPUSHIM_POLICY", policy)
+            .env("STANDIN_FAULT", fault)
+            .both();
+        assert_eq!(native.stdout, "0 calls failed\n");
+        assert_eq!(shim.stdout, native.stdout, "{policy}");
+    }
 }
 
 #[test]

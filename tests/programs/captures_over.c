@@ -1,5 +1,6 @@
 /* Memory that waits for captures is free again as soon as nothing can come of them, and counts as free before.
-   Argument: `broken` (a capture that the driver has invalidated is open), `owed` (a capture is over during which a
+   Argument: `broken` (a capture that the driver has invalidated is open), `context` (the same, and a
+   context is made after that is known), `owed` (a capture is over during which a
    stream was synchronised), `graph` (the same, and its graph lives), `ended` (the thread that captures on its default
    stream has ended), `left` (the same, about memory of cuMemAlloc), `green` (the same in a green context), `beside` (the same in another context, and what
    a pool has is wanted as memory of cuMemAlloc), `full` (a capture begins when all memory is cached). On a device of
@@ -65,7 +66,7 @@ int main(int argc, char **argv) {
     side = side_stream();
     other = side_stream();
     CUgraph graph = NULL;
-    if (!strcmp(argv[1], "broken")) {
+    if (!strcmp(argv[1], "broken") || !strcmp(argv[1], "context")) {
         CUevent event = NULL;
         CUdeviceptr block = 0;
         OK(cuEventCreate(&event, 0));
@@ -74,6 +75,16 @@ int main(int argc, char **argv) {
         if (block) OK(cuMemFree_v2(block));
         printf("breaks it: %d\n", cuEventQuery(event));
         apart(plain);
+        if (!strcmp(argv[1], "context")) {
+            CUcontext before = context;
+            OK(cuCtxCreate_v2(&context, 0, 0));
+            block = 0;
+            printf("# refused natively: %d\n", cuMemAlloc_v2(&block, large));
+            if (block) OK(cuMemFree_v2(block));
+            context = before;
+            apart(passes);
+            OK(cuCtxSetCurrent(before));
+        }
         printf("end: %d\n", cuStreamEndCapture(side, &graph));
         apart(plain);
     } else if (!strcmp(argv[1], "ended")) {

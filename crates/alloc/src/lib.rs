@@ -1,9 +1,9 @@
 //! The caching allocator: pools of device memory. It makes no CUDA call itself and can be tested
 //! without a GPU.
 //!
-//! - [`pool`] serves both families. A freed block may be reused at once by the stream that freed
-//!   it, and by other streams after its work. A block of `cudaMalloc` is for all streams of its
-//!   context. Memory is in pages, or in whole driver allocations.
+//! - [`pool`] serves `cudaMalloc` and stream-ordered requests. A freed block may be reused at once
+//!   by the stream that freed it, and by other streams after its work. A block of `cudaMalloc` is
+//!   for all streams of its context. Memory is in pages, or in whole driver allocations.
 //! - [`elastic`] serves an allocator above this one that announces its tensors. The allocator's
 //!   segments have memory only where they are used.
 //! - [`gate`] keeps calls out of contexts that end.

@@ -21,7 +21,7 @@ const YIELDS: u32 = 16;
 /// Sleep between later looks.
 const SLEEP: Duration = Duration::from_micros(20);
 
-/// The lock without its value.
+/// Flag of a lock: true while a thread has it.
 pub(crate) struct Raw(AtomicBool);
 
 impl Raw {

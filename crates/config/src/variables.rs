@@ -40,7 +40,8 @@ variables! {
     REUSE = { "GPUSHIM_REUSE", "order", "order, wait or strict",
         "What makes a freed block safe to hand out again. `order`: later work waits on the device for the work \
          before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \
-         as the driver does; for programs that read host memory after a free without synchronising." }
+         as the driver does; for programs that read host memory after a free without synchronising. It \
+         holds for `cudaMalloc`; an attribute of a stream-ordered pool decides for that pool." }
     LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none",
         "The most device memory that the process may hold, bytes per device. `cuMemGetInfo` reports it as the \
          total; a request beyond it is an out-of-memory error. Memory that a graph allocates when it runs is the \

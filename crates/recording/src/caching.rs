@@ -31,7 +31,7 @@ pub struct Waiting {
     pub until: u64,
 }
 
-/// Data on the allocator, by the tickets of the events.
+/// Facts about the allocator that events do not carry. Keys of the maps are tickets of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caching {
     /// The use of the memory of each event that reserves memory.

@@ -21,7 +21,7 @@ pub struct Function {
     /// The path of the program or library, of native code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// What sort of code it is.
+    /// Kind of the function's code.
     pub kind: Kind,
 }
 
@@ -78,20 +78,20 @@ impl Function {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallSite {
-    /// The function that a user would change: the innermost of the user's own code, or where there is none the
-    /// innermost of a library; null where no stack was recorded.
+    /// The function that a user would change: the innermost of the user's own code, or where there
+    /// is none the innermost of a library; null where no stack was recorded.
     pub function: Option<Function>,
-    /// Whether that is the user's own code.
+    /// True for the user's own code.
     pub is_own: bool,
-    /// The next function of the user's own code on the way out to `main`, if `function` is the user's own: where that
-    /// is a helper, this is what it was called for.
+    /// The next function of the user's own code on the way out to `main`, if `function` is the
+    /// user's own: where that is a helper, this is what it was called for.
     pub called_by: Option<Function>,
     /// The operator of PyTorch that the function called for the allocation: `mul_Tensor`.
     pub operator: Option<String>,
-    /// The functions, innermost first, without allocators, runtimes, interpreters and recorders, unless there is
-    /// nothing else.
+    /// The functions, innermost first, without allocators, runtimes, interpreters and recorders,
+    /// unless there is nothing else.
     pub frames: Vec<Function>,
-    /// How many functions are left out of `frames`.
+    /// Number of functions left out of `frames`.
     pub frames_hidden: usize,
     /// The ranges that were open, innermost first.
     pub ranges: Vec<String>,

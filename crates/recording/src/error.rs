@@ -68,7 +68,7 @@ impl Source for Error {
     }
 }
 
-/// Errors of other crates, without added text.
+/// Implements `From` for errors of other crates. Their message stays unchanged.
 macro_rules! from {
     ($($of:ty),*) => {
         $(impl From<$of> for Error {

@@ -65,7 +65,7 @@ pub use unpacked::OpenTrace;
 pub use way::{Call, Way};
 pub use workspace::is_workspace;
 
-/// How complete a record is; `recorded = readable + lost + torn`.
+/// Completeness of a record; `recorded = readable + lost + torn`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Coverage {
@@ -77,7 +77,7 @@ pub struct Coverage {
     pub lost: u64,
     /// Half written when the process died.
     pub torn: u64,
-    /// Whether newer events have overwritten older ones: all figures are then of the rest.
+    /// True if newer events have overwritten older ones: all figures are then of the rest.
     pub wrapped: bool,
 }
 

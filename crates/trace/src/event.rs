@@ -129,13 +129,13 @@ impl Class {
 
 /// Bits of [`Event::flags`]: origin and state of an allocation.
 pub mod flags {
-    /// A block whose work was known to be complete.
+    /// A block whose earlier work was known to be complete, or ordered before the request.
     pub const HIT: u16 = 1 << 0;
     /// A block ordered after its earlier work on the device.
     pub const ORDERED: u16 = 1 << 1;
     /// A block whose earlier work the host waited for.
     pub const WAITED: u16 = 1 << 2;
-    /// Memory that came from the driver for this call, through the pool.
+    /// Memory that the pool got from the driver, or moved, for this call.
     pub const GROWN: u16 = 1 << 3;
     /// The call went to the driver as it was.
     pub const FORWARDED: u16 = 1 << 4;

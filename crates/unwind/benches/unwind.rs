@@ -1,4 +1,4 @@
-//! What a walk costs: `cargo bench --features unwind --bench unwind`.
+//! Cost of a walk: `cargo bench --features unwind --bench unwind`.
 //!
 //! Each time is one walk, each throughput is frames; no code that is walked has frame pointers.
 
@@ -15,7 +15,7 @@ fn main() {
     divan::main();
 }
 
-/// As many calls as there are `levels`.
+/// Makes `levels` nested calls.
 #[inline(never)]
 fn down(levels: usize, look: Look) -> usize {
     if levels == 0 {
@@ -30,7 +30,7 @@ fn rust(look: Look) {
     down(26, look);
 }
 
-/// As many as there is room for.
+/// Fills the frames' buffer.
 fn deep(look: Look) {
     down(240, look);
 }
@@ -88,7 +88,7 @@ fn ours(bencher: Bencher, which: &str) {
     });
 }
 
-/// The same walk again and again, which is known after the first time.
+/// Repeats one walk, which is known after the first time.
 #[divan::bench(args = ["rust", "qsort", "deep"])]
 fn known(bencher: Bencher, which: &str) {
     // SAFETY: a value of zeros is one, and the layout is the box's.

@@ -12,7 +12,8 @@ pub fn each_object<F: FnMut(&dl_phdr_info) -> bool>(mut visit: F) {
         _size: usize,
         visit: *mut c_void,
     ) -> c_int {
-        // SAFETY: the dynamic linker gives a valid description, and passes on the closure, which outlives the call.
+        // SAFETY: the dynamic linker gives a valid description, and passes on the closure, which
+        // outlives the call.
         let (info, visit) = unsafe { (&*info, &mut *visit.cast::<F>()) };
         visit(info).into()
     }

@@ -160,11 +160,13 @@ fn enter_unless(
     Ok(pass)
 }
 
-/// Runs `f` with the numbers of all captures in progress. None begins or ends meanwhile, so that a
-/// receiver misses none.
-pub fn with_open<R>(f: impl FnOnce(&mut dyn Iterator<Item = u64>) -> R) -> Option<R> {
+/// Runs `f` with the numbers of all captures in progress, each with true if [`broken`] has reported
+/// it. None begins or ends meanwhile, so that a receiver misses none.
+pub fn with_open<R>(f: impl FnOnce(&mut dyn Iterator<Item = (u64, bool)>) -> R) -> Option<R> {
     let open = OPEN.lock().ok()?;
-    Some(f(&mut open.iter().map(|open| open.number)))
+    Some(f(&mut open
+        .iter()
+        .map(|open| (open.number, open.is_broken))))
 }
 
 /// True if a stream of the context captures.

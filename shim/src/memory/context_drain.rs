@@ -149,11 +149,15 @@ fn allocate_from_cache(of: Context, error: CUresult) {
 /// True if memory at an address is a kept allocation. The program must not free it, as it could
 /// when it frees an earlier block at this address twice. If such an allocation is just being made
 /// or freed, waits for the driver's answer first.
+///
+/// The allocation of a context that ends does not count: the program may have other memory at its
+/// address before the driver's call returns.
 pub fn owns(address: u64) -> bool {
     let since = Instant::now();
+    let is_there = |kept: &Kept| kept.address == address && gate::lives(kept.of, kept.born);
     loop {
         let Ok(all) = ALL.lock() else { return false };
-        if all.kept.iter().any(|kept| kept.address == address) {
+        if all.kept.iter().any(is_there) {
             return true;
         }
         let is_leaving = all.leaving.contains(&address);

@@ -122,7 +122,7 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
     // There is no page yet whose access could be refused.
     let _ = pool.set_access(peers.filter(|peer| *peer != ordinal).collect());
     captures::with_open(|open| {
-        open.for_each(|capture| pool.capture_began(capture));
+        open.for_each(|(capture, _)| pool.capture_began(capture));
         slot.store(ptr::from_ref(pool).cast_mut(), Ordering::Release);
         ANY.store(true, Ordering::Release);
     })?;

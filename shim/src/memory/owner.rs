@@ -25,7 +25,8 @@ pub enum Owner {
     Driver,
 }
 
-/// Finds the owner of an address.
+/// Finds the memory at an address. The padding after the requested bytes gives
+/// [`Owner::Nobody`].
 pub fn of(address: u64) -> Owner {
     let within = |base: u64, bytes: u64| address - base < bytes;
     if let Some(pool) = registry::owner(address) {

@@ -337,7 +337,12 @@ pub fn add(
     }));
     // Captures in progress may use this pool, too.
     captures::with_open(|open| {
-        open.for_each(|capture| entry.pool.capture_began(capture));
+        open.for_each(|(capture, is_broken)| {
+            entry.pool.capture_began(capture);
+            if is_broken {
+                entry.pool.capture_broken(capture);
+            }
+        });
         slot.store(entry, Ordering::Release);
         COUNT.store(count + 1, Ordering::Release);
     })?;

@@ -214,7 +214,7 @@ pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
 /// Bytes that the pools of a device hold.
 #[derive(Default)]
 pub struct Held {
-    /// Bytes handed out, in blocks.
+    /// Bytes of the blocks that are handed out.
     pub allocated: u64,
     /// Bytes held from the driver.
     pub reserved: u64,

@@ -13,12 +13,13 @@ use crate::recording;
 
 /// Write traces and summaries as tables of Parquet files, for DuckDB, Spark and others.
 ///
-/// Tables of events and of summaries, partitioned by job, host and rank, with a file for each process: a trace that is
-/// written again replaces its files, others are left as they are. Folders are searched with those in them.
+/// Tables of events and of summaries, partitioned by job, host and rank, with a file for each
+/// process: a trace that is written again replaces its files, others are left as they are. Folders
+/// are searched with those in them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Traces, summaries, other recordings, and folders of those; the newest trace in the current directory if none is
-    /// named.
+    /// Traces, summaries, other recordings, and folders of those; the newest trace in the current
+    /// directory if none is named.
     #[arg(value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
     /// The folder of the tables; made if it is not there.

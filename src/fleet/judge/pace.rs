@@ -73,8 +73,8 @@ pub fn stragglers(ranks: &[&RankSummary], died: &[usize]) -> Vec<Outlier> {
     found
 }
 
-/// Returns the phase in which a rank lags most: its name, its time for one pass here, and the usual
-/// time, both ns.
+/// Returns the innermost phase whose lag is near the largest: its name, the rank's time for one
+/// pass, and the median time of all ranks, both ns. `None`: no lag.
 fn slowest<'a>(
     rank: &'a RankSummary,
     known: &[(usize, &RankSummary, &Iterations)],

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::recording::CallSite;
 
-/// What a finding is about.
+/// Subject of a finding, by importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -28,18 +28,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the subcommand that has the details.
-    pub fn command(self) -> &'static str {
-        match self {
-            Kind::OutOfMemory => "oom",
-            Kind::Growth => "growth",
-            Kind::Drops => "drops",
-            Kind::Fragmentation | Kind::Unused => "fragmentation",
-            Kind::Elsewhere => "timeline",
-            Kind::Imbalance => "diff",
-        }
-    }
-
     /// Returns the name that JSON has.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,7 +59,7 @@ impl Kind {
 pub struct Finding {
     /// What it is about.
     pub kind: Kind,
-    /// Of what: `tensors`, `device memory`, `pinned host memory` and so on.
+    /// Kind of memory: `tensors`, `device memory`, `pinned host memory` and so on.
     pub of: &'static str,
     /// It in sentences: what, and how much.
     pub text: String,
@@ -89,7 +77,7 @@ pub struct Finding {
     pub sure: bool,
     /// Why it is certain, or not.
     pub why: String,
-    /// What to do about it, where the pattern is known.
+    /// Remedy, where the pattern is known.
     pub fix: Option<String>,
     /// The command that says more.
     pub next: String,

@@ -11,18 +11,18 @@ use crate::report::overview::Overview;
 /// Least share of the peak without stacks that leaves the functions open.
 const WITHOUT_STACK: f64 = 0.5;
 
-/// What a question is about.
+/// Subject of a question without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Topic {
-    /// Which functions hold memory.
+    /// Functions that hold memory.
     Functions,
-    /// Whether iterations keep memory.
+    /// Memory that iterations keep.
     Growth,
-    /// What happened before the first event.
+    /// Events before the first one recorded.
     Beginning,
-    /// What happened at all: there is one moment.
+    /// Any course of events: there is one moment.
     History,
 }
 
@@ -32,9 +32,9 @@ pub enum Topic {
 pub struct Untold {
     /// What it is about.
     pub topic: Topic,
-    /// What could not be told, and why.
+    /// Question without an answer, and the reason.
     pub what: String,
-    /// What to record next time.
+    /// Way to record next time.
     pub record: String,
 }
 

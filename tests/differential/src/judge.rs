@@ -32,7 +32,7 @@ pub struct Facts {
     pub keeps: bool,
     /// A promised difference has kept a block from one of the runs in this program.
     pub has_diverged: bool,
-    /// The step's pool may not grow beyond a size.
+    /// The step's pool may not grow beyond a size; for threads at once, a device's current pool.
     pub is_capped: bool,
     /// The step's block is of a graph, which takes its memory when it runs.
     pub is_of_graph: bool,
@@ -147,7 +147,7 @@ pub fn judge(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules
         // An open capture may forbid a call natively.
         Op::ThreadsInTurn { .. } if ours.first() >= theirs.first() => Same,
         Op::Storm { bytes, .. } => storm(theirs, ours, u64::from(*bytes), facts, rules),
-        Op::Crowd { .. } => crowd(op, theirs, ours, rules),
+        Op::Crowd { .. } => crowd(op, theirs, ours, facts, rules),
         // Another block may hold the address, for example a block whose free on a stream is
         // pending. The place was freed, or may lie behind the block.
         Op::Ask {
@@ -309,18 +309,19 @@ fn storm(theirs: &[u64], ours: &[u64], bytes: u64, facts: &Facts, rules: &Rules)
 
 /// Judges threads at once: no call fails that succeeds natively, and no more memory is taken than a
 /// pool may keep.
-fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
+fn crowd(op: &Op, theirs: &[u64], ours: &[u64], facts: &Facts, rules: &Rules) -> Verdict {
     let (&[ref theirs @ .., their_growth, is_short], &[ref ours @ .., growth, _]) = (theirs, ours)
     else {
         return Verdict::Different;
     };
     let is_worse = |(theirs, ours): (&u64, &u64)| ours > theirs;
-    // Where memory is short natively, chance decides how many requests are refused: the first
-    // number.
+    // Where memory is short natively, or a pool may not grow, chance decides how many requests are
+    // refused: the first number.
+    let is_by_chance = is_short != 0 || facts.is_capped;
     let any_worse = theirs
         .iter()
         .zip(ours)
-        .skip(is_short as usize)
+        .skip(usize::from(is_by_chance))
         .any(is_worse);
     let most = match *op {
         // While a stream captures, all that is freed may be kept for the graph.
@@ -331,5 +332,33 @@ fn crowd(op: &Op, theirs: &[u64], ours: &[u64], rules: &Rules) -> Verdict {
     match any_worse || growth > most {
         true => Verdict::Different,
         false => Verdict::Same,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Ending;
+
+    #[test]
+    fn chance_decides_how_many_requests_a_capped_pool_refuses_to_threads_at_once() {
+        let op = Op::Crowd {
+            threads: 2,
+            capturing: 0,
+            ending: Ending::None,
+            exports: false,
+            seed: 1,
+        };
+        let [none, one, unfreed] = [[0; 8], [1, 0, 0, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0, 0, 0]];
+        let judged = |ours: &[u64], is_capped| {
+            let facts = Facts {
+                is_capped,
+                ..Facts::default()
+            };
+            judge(&op, &none, ours, &facts, &Rules::default())
+        };
+        assert_eq!(judged(&one, false), Verdict::Different);
+        assert_eq!(judged(&one, true), Verdict::Same);
+        assert_eq!(judged(&unfreed, true), Verdict::Different);
     }
 }

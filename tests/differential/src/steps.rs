@@ -158,6 +158,13 @@ fn before(world: &World, step: &Step, mut facts: judge::Facts) -> judge::Facts {
         }
         facts.is_capped = world.capped.contains(&handle);
     }
+    if let Op::Crowd { .. } = step.op {
+        facts.is_capped = (0..world.devices).any(|device| {
+            let mut handle = 0;
+            call!(world, current_pool, &mut handle, device.into());
+            world.capped.contains(&handle)
+        });
+    }
     if let Op::Ask { block, .. } = step.op {
         let block = &world.blocks[usize::from(block)];
         facts.block = if block.kind == Kind::Context {

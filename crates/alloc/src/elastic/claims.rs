@@ -124,7 +124,7 @@ impl<E: Copy> State<E> {
         self.may_have(memory, stream) || !is_over && self.finish(driver, left)
     }
 
-    /// True if memory may go to another piece now, for work that this stream orders.
+    /// True if `stream` may use this memory now: earlier work on it is complete, or ordered before.
     pub fn may_have(&self, memory: &Memory, stream: Option<u8>) -> bool {
         may_have(
             &self.fences,

@@ -250,7 +250,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Counts a tick. Memory that was spare for [`TICKS_TO_DECAY`] ticks is given back to the
-    /// driver. Returns the bytes.
+    /// driver. Returns the bytes given back.
     pub fn decay(&self) -> u64 {
         let mut given = 0;
         if let Some(before) = self.tick() {

@@ -131,7 +131,7 @@ impl<D: Driver> Pages<D> {
         self.driver.map(address, memory.bytes, memory.number)
     }
 
-    /// Lets the device and others access mapped pieces that are adjacent.
+    /// Lets the device of the pages and the devices `others` access adjacent mapped pieces.
     pub(super) fn allow(&self, address: u64, bytes: u64, others: &[i32]) -> Result<(), D::Error> {
         let devices = [&[self.device], others].concat();
         self.driver.allow(address, bytes, &devices)

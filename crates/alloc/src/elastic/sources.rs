@@ -158,7 +158,8 @@ impl<E: Copy> State<E> {
         }
     }
 
-    /// Obtains memory, which is in no list.
+    /// Obtains memory: reused memory, which leaves its list, or new memory. Waits for work if needed.
+    /// Falls back to host memory if `wanted.is_needed`.
     fn obtain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
         let exceeds = self.mode == Mode::Least && self.memories.held.exceeds(bytes_of(size));
@@ -221,7 +222,7 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Finds spare memory of this size for work that this stream orders.
+    /// Finds spare memory of exactly this size that work on `stream` may use.
     fn spare_for(&self, size: usize, stream: Option<u8>) -> Option<Id> {
         let mut all = self.memories.spare_of(size);
         let found = all.find(|(_, memory)| self.may_have(memory, stream));

@@ -26,8 +26,8 @@ impl Bits {
         }
     }
 
-    /// True if the set has no other member than this number. False also if the set is too large for
-    /// one look.
+    /// True only if the set has no other member than this number. May be false then, too, if this
+    /// number or an earlier member exceeds 63.
     #[inline]
     pub fn is_within(&self, number: u32) -> bool {
         match self.0.as_slice() {

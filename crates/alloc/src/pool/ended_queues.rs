@@ -73,7 +73,8 @@ impl<E: Copy> State<E> {
         events.unwrap_or_default()
     }
 
-    /// Moves all free blocks of a queue to other queues.
+    /// Moves all free blocks, stale places and exported blocks of a queue to the queues that `to`
+    /// names.
     fn move_blocks(&mut self, queue: u32, to: impl Fn(&Self, Id) -> (u32, u64)) {
         for small in [false, true] {
             while let Some(id) = self

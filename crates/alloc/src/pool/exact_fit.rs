@@ -75,7 +75,8 @@ impl ExactFit {
         Some(id)
     }
 
-    /// Keeps a block as the next of its size. Returns false if there is no room for it.
+    /// Keeps a block, which is taken first for its size. Returns false if the slot is full or holds
+    /// another size.
     #[inline(always)]
     pub fn keep(&mut self, slab: &mut Slab, id: Id, size: u64) -> bool {
         let index = slot(size);
@@ -97,7 +98,8 @@ impl ExactFit {
         true
     }
 
-    /// Keeps a block after all others of its size. Returns false if there is no room for it.
+    /// Keeps a block, which is taken last for its size. Returns false if the slot is full or holds
+    /// another size.
     pub fn keep_last(&mut self, slab: &mut Slab, id: Id, size: u64) -> bool {
         let index = slot(size);
         let (Some(slot), Some(last)) = (self.slots.get_mut(index), self.last.get_mut(index)) else {

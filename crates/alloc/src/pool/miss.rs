@@ -200,8 +200,8 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Gives the pieces that are too large for a mapping back to the driver, after their work is
-    /// complete.
+    /// Gives pieces that fit no gap of a mapping back to the driver, after their work is complete.
+    /// Puts a piece back if that fails.
     fn take_back(&self, driver: &D, mapping: &Mapping) {
         for (id, address, piece) in &mapping.given {
             let is_over = rules::may_take_back(|| self.finish(driver, *id));

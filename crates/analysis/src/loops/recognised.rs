@@ -6,21 +6,21 @@ use super::{By, Iterations};
 use gpushim_recording::Names;
 use gpushim_recording::units::count;
 
-/// What the iterations were recognised by, and how sure they are.
+/// Marks by which the iterations were recognised, and their certainty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Recognised {
     /// How many there are.
     pub count: usize,
-    /// What they were recognised by.
+    /// Mark by which they were recognised.
     pub by: By,
-    /// The same in words: `the range `step``.
+    /// Mark in words: `the range `step``.
     pub in_words: String,
-    /// Whether a finding may rest on them.
+    /// True if a finding may rest on them.
     pub sure: bool,
     /// Why, or why not.
     pub why: String,
-    /// Whether the user set what they begin with.
+    /// True if the user set their beginning.
     pub set: bool,
 }
 

@@ -53,7 +53,8 @@ impl Thread {
         code
     }
 
-    /// Calls: a frame within the last one, with a word for the code and one for the instruction.
+    /// Makes a frame called by the innermost one, from a word for the code and one for the
+    /// instruction. Returns its address.
     fn frame(&mut self, code: u64, instruction: u64, owner: u8, is_entry: bool) -> u64 {
         let frame = self.memory.put(&[0; 128]);
         let FrameLayout {

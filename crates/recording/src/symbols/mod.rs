@@ -48,16 +48,16 @@ pub struct Module {
 /// Lowest bit of the module's generation in a return address, see docs/trace-format.md.
 const GENERATION_SHIFT: u32 = 48;
 
-/// What sort of code a function is.
+/// Kind of code of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Of a module.
     Native,
-    /// Of the Python interpreter.
+    /// Code of the Python interpreter.
     Python,
-    /// Of another compiler at run time, which named it in its perf map.
+    /// Code of another compiler at run time, which named it in its perf map.
     Jit,
     /// Nothing more is known than the module and the offset in it, or not even that.
     Unknown,

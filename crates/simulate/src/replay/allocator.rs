@@ -6,7 +6,7 @@ use gpushim_analysis::requests::{InitialState, Request};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// What calls of the driver there were, and how long they would have taken.
+/// Driver calls, and the time that they would have taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DriverTime {

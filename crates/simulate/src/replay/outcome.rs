@@ -26,7 +26,7 @@ pub struct Point {
     pub largest_free: u64,
 }
 
-/// How it went over the run: at most 512 parts of equally many requests.
+/// Course of the run: at most 512 parts of equally many requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Curve(pub Vec<Point>);
@@ -57,7 +57,7 @@ pub struct Outcome {
     pub utilization: f64,
     /// Calls of the driver that get memory, map it or give it back.
     pub driver_calls: u64,
-    /// How long all driver calls would have taken, ns.
+    /// Time of all driver calls, ns.
     pub driver_ns: u64,
     /// Requests that were not met.
     pub out_of_memory: u64,
@@ -80,7 +80,7 @@ pub struct Outcome {
     seen: (usize, usize),
     #[serde(skip)]
     point: Point,
-    /// What its steps are made of, until they are known.
+    /// Parts of its steps, until the steps are known.
     #[serde(skip)]
     journal: Option<Journal>,
 }

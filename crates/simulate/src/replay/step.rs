@@ -14,6 +14,6 @@ pub struct Step {
     pub peak_reserved: u64,
     /// Calls of the driver that get memory, map it or give it back.
     pub driver_calls: u64,
-    /// How long all driver calls would have taken, ns.
+    /// Time of all driver calls, ns.
     pub driver_ns: u64,
 }

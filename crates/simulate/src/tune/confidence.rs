@@ -30,7 +30,7 @@ const FAIRLY: (f64, f64, f64) = (3.0, 25.0, 5.0);
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Of little that was recorded, or parts of it differ much.
+    /// Little was recorded, or its parts differ much.
     #[default]
     Guess,
     /// Parts of it differ a little.
@@ -75,7 +75,7 @@ pub struct Check {
     pub requested: [u64; 2],
 }
 
-/// How sure an advice is, and why.
+/// Certainty of an advice, and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Confidence {

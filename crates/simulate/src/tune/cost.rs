@@ -24,7 +24,7 @@ pub struct Cost {
     pub out_of_memory: u64,
 }
 
-/// What the replays of all runs came to.
+/// Sum of the replays of all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sum {
@@ -38,9 +38,9 @@ pub struct Sum {
     pub utilization: f64,
     /// Calls of the driver in all runs.
     pub driver_calls: u64,
-    /// How long they would have taken, ns.
+    /// Time that they would have taken, ns.
     pub driver_ns: u64,
-    /// The same without the start of each run.
+    /// Time without the start of each run, ns.
     pub steady_ns: u64,
     /// Requests that were not met in all runs.
     pub out_of_memory: u64,

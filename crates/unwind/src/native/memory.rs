@@ -67,8 +67,8 @@ impl ThreadStack {
     #[inline]
     pub unsafe fn known_word(&self, address: u64) -> u64 {
         debug_assert!(self.word(address).is_some());
-        // SAFETY: it was read before, so it is aligned and within the thread's stack, all of which can be read; volatile,
-        // since to the compiler it belongs to other functions.
+        // SAFETY: it was read before, so it is aligned and within the thread's stack, all of which
+        // can be read; volatile, since to the compiler it belongs to other functions.
         unsafe { (address as *const u64).read_volatile() }
     }
 }
@@ -79,8 +79,8 @@ impl Memory for ThreadStack {
         if address < self.low || address > self.last || address & 7 != 0 {
             return None;
         }
-        // SAFETY: it can be read, as the constructor's caller promised, and the address is aligned; volatile, since to
-        // the compiler it belongs to other functions.
+        // SAFETY: it can be read, as the constructor's caller promised, and the address is aligned;
+        // volatile, since to the compiler it belongs to other functions.
         Some(unsafe { (address as *const u64).read_volatile() })
     }
 }

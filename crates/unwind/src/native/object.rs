@@ -48,8 +48,8 @@ impl Object {
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.loaded(address)?;
         let left = segment.p_memsz - self.offset_in(segment, address);
-        // SAFETY: inside a readable segment of a loaded object. The parts that are read, unwind tables and notes, are
-        // never written.
+        // SAFETY: inside a readable segment of a loaded object. The parts that are read, unwind
+        // tables and notes, are never written.
         (segment.p_flags & PF_R != 0)
             .then(|| unsafe { std::slice::from_raw_parts(address as *const u8, left as usize) })
     }

@@ -247,8 +247,8 @@ impl Machine {
             .unwrap_or_default();
     }
 
-    /// Uses the silent blocks after an announcement. They have memory by then, if the device has
-    /// enough.
+    /// Hands out the blocks that waited for an announcement. Drops them if the device has too little
+    /// memory.
     fn announced(&mut self) {
         for mut tensor in std::mem::take(&mut self.silent) {
             if self.device.sim.has_room() && !self.device.fails {

@@ -101,8 +101,8 @@ impl<E: Copy> State<E> {
         self.put_back(id);
     }
 
-    /// Takes free pieces, or free driver allocations, to be given back: at most `bytes` bytes or
-    /// one piece more. Their work is complete, and they were freed at least `age` ticks ago.
+    /// Takes free pieces, or free driver allocations, to be given back, until their sum reaches
+    /// `bytes`; the last may exceed it. Their work is complete, and they were freed at least `age` ticks ago.
     /// Returns each as a busy block with its address and piece.
     pub fn evict(&mut self, bytes: u64, age: u32) -> Vec<(Id, u64, Piece)> {
         let mut free = Vec::new();
