@@ -13,9 +13,9 @@ use gpushim_trace::{Effect, Event, Layer, Record};
 /// Memory that was taken as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Size, bytes.
+    /// Bytes that it reaches from its address.
     pub size: u64,
-    /// Ordinal of the device.
+    /// Ordinal of the device on which it lies, in CUDA.
     pub device: u8,
     /// True for the memory of one allocation that the pool only passed on.
     pub whole: bool,

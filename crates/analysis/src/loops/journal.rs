@@ -13,11 +13,11 @@ const AFTER: usize = 2;
 /// An entry of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Number of the event.
+    /// Place of the event among all of the recording, as its records have it.
     pub ticket: u64,
     /// Number of the thread that made it.
     pub thread: u32,
-    /// Change by the event.
+    /// Block or range that began or ended by it.
     pub what: What,
 }
 
