@@ -282,7 +282,13 @@ mod tests {
 
     #[test]
     fn a_process_that_records_nothing() {
-        let error = Watch::new(&[std::process::id().to_string().into()]).err();
+        // Other tests write traces in this process.
+        let mut other = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("a process");
+        let error = Watch::new(&[other.id().to_string().into()]).err();
+        other.kill().and_then(|()| other.wait()).expect("an end");
         let said = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(said.starts_with("find a trace of process "), "{said}");
     }
