@@ -107,10 +107,6 @@ impl Machine {
         );
         assert_eq!((seen.size, seen.for_all), (grant.size, block.is_for_all()));
         self.models[block.pool].freed(&grant);
-        if self.setting.policy == Policy::Vmm {
-            // The free ends a registration of the block's pages.
-            self.sim().unpin(grant.address, grant.size);
-        }
         // Every other time the pool finds out by itself that its work is complete.
         if self.done.is_multiple_of(2) && self.pool(block.pool).has_exported() {
             self.pool(block.pool)

@@ -277,7 +277,10 @@ impl Machine {
                 if let Some(block) = self.live.get(block % self.live.len().max(1)) {
                     let inside = block.grant.address + block.grant.requested / 2;
                     self.pool(block.pool).exported(inside);
-                    self.sim().pin(block.grant.address, block.grant.size);
+                    // Pages of a live block stay in place; a registration ends with the free.
+                    if !self.pool(block.pool).is_pages() {
+                        self.sim().pin(block.grant.address, block.grant.size);
+                    }
                 }
             }
             Action::Trim { pool, keep } => {
