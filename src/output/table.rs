@@ -1,6 +1,6 @@
 //! Aligned columns of text.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 pub use super::escape::shown;
 use super::style::{self, Style, marked};
@@ -17,6 +17,22 @@ pub enum Align {
     Left,
     /// Column of figures, aligned right.
     Right,
+}
+
+/// Characters between two columns.
+pub const SPACE: usize = 2;
+
+/// A line of cells, each with the alignment and the width of its column.
+pub fn aligned<'a>(cells: impl IntoIterator<Item = (&'a str, Align, usize)>) -> String {
+    let mut text = String::new();
+    for (cell, align, width) in cells {
+        text.push_str(&match align {
+            Align::Left => format!("{cell:<width$}{:SPACE$}", ""),
+            Align::Right => format!("{cell:>width$}{:SPACE$}", ""),
+        });
+    }
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// Rows of cells under their headings.
@@ -66,20 +82,15 @@ impl fmt::Display for Table {
             .columns
             .last()
             .filter(|(_, align)| *align == Align::Left);
-        let begin: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let begin: usize = widths.iter().rev().skip(1).map(|width| width + SPACE).sum();
         let room = style::columns().map(|columns| columns.saturating_sub(begin));
         let room = room.filter(|room| last.is_some() && *room >= NARROWEST);
         for (index, line) in lines().enumerate() {
-            let mut text = String::new();
-            for ((cell, (_, align)), width) in line.iter().zip(&self.columns).zip(&widths) {
-                match align {
-                    Align::Left => write!(text, "{cell:<width$}  ")?,
-                    Align::Right => write!(text, "{cell:>width$}  ")?,
-                }
-            }
-            let text = text.trim_end();
+            let cells = line.iter().zip(&self.columns).zip(&widths);
+            let text =
+                aligned(cells.map(|((cell, (_, align)), width)| (cell.as_str(), *align, *width)));
             match (index, room, line.last()) {
-                (0, ..) => writeln!(f, "{}", marked(Style::Heading, text))?,
+                (0, ..) => writeln!(f, "{}", marked(Style::Heading, &text))?,
                 (_, Some(room), Some(cell)) if cell.chars().count() > room => {
                     let label: String = text.chars().take(begin).collect();
                     f.write_str(&paragraph(&label, cell, begin + room))?;

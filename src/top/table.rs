@@ -145,23 +145,37 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// A curve of `width` characters, the newest at the right: each is the maximum of its interval.
+/// A curve of one line and `width` characters.
 pub fn spark(values: &[u64], width: usize) -> String {
-    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    curve(values, width, 1).concat()
+}
+
+/// Lines of a curve of `width` characters, the newest at the right: each is the maximum of its interval.
+pub fn curve(values: &[u64], width: usize, height: usize) -> Vec<String> {
+    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const FULL: usize = LEVELS.len() - 1;
     let top = values.iter().max().copied().unwrap_or(0);
     if top == 0 || width == 0 {
-        return String::new();
+        return vec![String::new(); height];
     }
     let each = values.len().div_ceil(width);
+    // Nothing is one step high, so that the line of nothing can be seen.
+    let steps = (height * FULL).saturating_sub(1) as u128;
     let level = |part: &[u64]| {
         let most = part.iter().max().copied().unwrap_or(0);
-        let level = u128::from(most) * (LEVELS.len() as u128 - 1) / u128::from(top);
-        LEVELS.get(level as usize).copied().unwrap_or('█')
+        (u128::from(most) * steps / u128::from(top)) as usize + 1
     };
     // The oldest stretch may be a shorter one.
-    let mut letters: Vec<char> = values.rchunks(each.max(1)).map(level).collect();
-    letters.reverse();
-    letters.into_iter().collect()
+    let mut levels: Vec<usize> = values.rchunks(each.max(1)).map(level).collect();
+    levels.reverse();
+    let letter = |level: usize| LEVELS.get(level).copied().unwrap_or('█');
+    let line = |below: usize| {
+        let levels = levels.iter();
+        levels
+            .map(|level| letter(level.saturating_sub(below * FULL)))
+            .collect()
+    };
+    (0..height).rev().map(line).collect()
 }
 
 #[cfg(test)]
@@ -177,6 +191,9 @@ mod tests {
         // 5 values in 2 characters: the newest 3 are one character.
         assert_eq!(spark(&[0, 0, 0, 9, 0], 2), "▁█");
         assert_eq!(spark(&[u64::MAX, 0], 8), "█▁");
+        assert_eq!(curve(&[0, 4, 8], 8, 2), ["  █", "▁██"]);
+        assert_eq!(curve(&[0, 0], 8, 2), ["", ""]);
+        assert!(curve(&[1], 8, 0).is_empty());
     }
 
     #[test]
