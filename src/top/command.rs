@@ -8,7 +8,7 @@ use crossterm::event::{self, Event};
 use crossterm::terminal::size;
 
 use super::screen::Screen;
-use super::table::table;
+use super::table::text;
 use super::terminal;
 use super::watch::Watch;
 use crate::cli::outcome::{Format, Outcome};
@@ -75,7 +75,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let processes = watch.look().0;
         match args.format {
             Format::Json => print_json(&Envelope::new("top", false, processes))?,
-            Format::Text => print_text(&table(&processes))?,
+            Format::Text => print_text(&text(&processes))?,
         }
         return Ok(outcome);
     }
@@ -93,7 +93,7 @@ fn live(watch: &mut Watch, mut screen: Screen, every: Duration) -> Result<()> {
     loop {
         let (width, height) = size()?;
         let lines = screen.lines(usize::from(width), usize::from(height));
-        terminal::paint(&lines, &mut stdout())?;
+        terminal::paint(&lines)?;
         if event::poll(due.saturating_duration_since(Instant::now()))? {
             if let Event::Key(key) = event::read()?
                 && !screen.key(key)

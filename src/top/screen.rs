@@ -3,26 +3,22 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{StyledContent, Stylize};
 
-use super::table::{HEADINGS, Row, curve};
-use crate::device_memory::table;
+use super::table::{Row, curve, table};
+use crate::device_memory;
 use crate::output::escape::shown;
-use crate::output::style::is_mark;
-use crate::output::table::{SPACE, aligned};
 use crate::output::units::{bytes, count, percent};
 
-/// Lines of the list of holders below the processes.
+/// Fewest lines of the list of holders below the processes.
 const HOLDERS: usize = 10;
 /// Fewest lines of the processes, and of the list of holders below a curve.
 const FEWEST: usize = 3;
-/// Part of the screen that a curve has: one in so many lines.
+/// Lines of the screen for each line of a curve.
 const CURVE: usize = 4;
 
-/// Fewest characters of the last column.
-const NAME: usize = 16;
 /// Columns that are left out where there is no room, in this order.
 const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM", "gpu"];
 
-/// A line of the screen and its look.
+/// A line of the screen and its look; it may have marks of [`style`](crate::output::style).
 pub type Line = StyledContent<String>;
 
 /// The processes, and which of them is chosen.
@@ -45,13 +41,10 @@ impl Screen {
 
     /// Sets the processes; the same one stays chosen.
     pub fn update(&mut self, rows: Vec<Row>) {
-        let chosen = self.rows.get(self.chosen).map(|row| row.trace.clone());
-        let place = rows
-            .iter()
-            .position(|row| Some(&row.trace) == chosen.as_ref());
-        self.chosen = place
-            .unwrap_or(self.chosen)
-            .min(rows.len().saturating_sub(1));
+        let chosen = self.rows.get(self.chosen).map(|row| &row.trace);
+        let place = rows.iter().position(|row| Some(&row.trace) == chosen);
+        let last = rows.len().saturating_sub(1);
+        self.chosen = place.unwrap_or(self.chosen).min(last);
         self.rows = rows;
     }
 
@@ -98,11 +91,11 @@ impl Screen {
         lines.insert(0, self.heading().bold());
         lines.push(format!("{keys}   ↑ ↓: another process   q: end").dim());
         lines.truncate(height);
-        let cut = |line: Line| {
-            let text = line.content().chars().take(width).collect();
-            StyledContent::new(*line.style(), text)
+        let fit = |line: Line| {
+            line.style()
+                .apply(format!("{:<width$.width$}", line.content()))
         };
-        lines.into_iter().map(cut).collect()
+        lines.into_iter().map(fit).collect()
     }
 
     fn heading(&self) -> String {
@@ -121,57 +114,24 @@ impl Screen {
         )
     }
 
-    /// The table of the processes, from the first one or so that the chosen one can be seen.
+    /// The table of the processes, from the first one, or so that the chosen one can be seen.
     fn process_lines(&self, width: usize, height: usize) -> Vec<Line> {
         if self.rows.is_empty() {
             return vec!["No process records here now.".to_string().stylize()];
         }
-        let head = HEADINGS.map(|(name, _)| name.to_string());
-        let rows: Vec<_> = self.rows.iter().map(Row::cells).collect();
-        let letters = |column: usize| {
-            let cells = rows.iter().chain([&head]);
-            let cells = cells.filter_map(|cells| cells.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let columns = columns(width, letters);
-        let text = |cells: &[String]| {
-            aligned(columns.iter().filter_map(|column| {
-                let (_, align) = HEADINGS.get(*column)?;
-                Some((cells.get(*column)?.as_str(), *align, letters(*column)))
-            }))
-        };
-        let room = height.saturating_sub(1);
-        let from = (self.chosen + 1).saturating_sub(room);
-        let rows = rows.iter().enumerate().skip(from).take(room);
-        let rows = rows.map(|(place, row)| match place == self.chosen {
-            true => format!("{:<width$}", text(row)).reverse(),
-            false => text(row).stylize(),
+        let mut table = table(&self.rows);
+        table.narrow(width, &LEAST_FIRST);
+        let lines = table.lines().into_iter().enumerate();
+        let lines = lines.map(|(at, text)| match at {
+            0 => text.bold(),
+            at if at == self.chosen + 1 => text.reverse(),
+            _ => text.stylize(),
         });
-        std::iter::once(text(&head).bold()).chain(rows).collect()
+        let room = height.saturating_sub(1);
+        let unseen = (self.chosen + 1).saturating_sub(room);
+        let (head, rows) = (lines.clone().take(1), lines.skip(1 + unseen));
+        head.chain(rows.take(room)).collect()
     }
-}
-
-/// Columns that fit into a width.
-///
-/// The least important columns are dropped first. The last column stays, and its end may be cut
-/// off.
-fn columns(room: usize, width: impl Fn(usize) -> usize) -> Vec<usize> {
-    let mut columns: Vec<usize> = (0..HEADINGS.len()).collect();
-    let needed = |columns: &[usize]| {
-        let (_, before) = columns.split_last().unwrap_or((&0, &[]));
-        before
-            .iter()
-            .map(|column| width(*column) + SPACE)
-            .sum::<usize>()
-            + NAME
-    };
-    for name in LEAST_FIRST {
-        if needed(&columns) <= room {
-            break;
-        }
-        columns.retain(|column| HEADINGS.get(*column).is_some_and(|(of, _)| *of != name));
-    }
-    columns
 }
 
 /// The line above a part of the screen.
@@ -191,18 +151,13 @@ fn curve_lines(row: &Row, width: usize, height: usize) -> Vec<Line> {
 /// Lines of the tables of a process's devices.
 fn memory_lines(row: &Row) -> Vec<Line> {
     let several = row.memory.len() > 1;
-    let tables = row
-        .memory
-        .iter()
-        .map(|memory| table(memory, several, false));
-    let line = |line: &str| {
-        let text: String = line.chars().filter(|letter| !is_mark(*letter)).collect();
-        match line.starts_with(is_mark) {
-            true => text.bold(),
-            false => text.stylize(),
-        }
-    };
-    tables.collect::<String>().lines().map(line).collect()
+    let tables = row.memory.iter();
+    let text: String = tables
+        .map(|of| device_memory::table(of, several, false))
+        .collect();
+    text.lines()
+        .map(|line| line.to_string().stylize())
+        .collect()
 }
 
 /// The stacks that hold the memory of a process, with a title.

@@ -48,7 +48,7 @@ pub struct Row {
 }
 
 /// Characters of a history.
-pub const HISTORY: usize = 16;
+const HISTORY: usize = 16;
 /// Characters of a program's name.
 const PROGRAM: usize = 28;
 
@@ -77,7 +77,7 @@ impl Row {
                 "ended".to_string()
             },
             count(self.out_of_memory),
-            spark(&self.history, HISTORY),
+            curve(&self.history, HISTORY, 1).concat(),
             shown(&self.holders.first().map_or(String::new(), |holder| {
                 holder.who.function_or("no stack recorded")
             })),
@@ -114,7 +114,7 @@ fn signed(change: i64) -> String {
 }
 
 /// The headings of the lines.
-pub const HEADINGS: [(&str, Align); 12] = [
+const HEADINGS: [(&str, Align); 12] = [
     ("pid", Align::Right),
     ("program", Align::Left),
     ("gpu", Align::Left),
@@ -129,13 +129,16 @@ pub const HEADINGS: [(&str, Align); 12] = [
     ("most is held by", Align::Left),
 ];
 
-/// The processes as text. For a single process, the composition of its memory follows.
-pub fn table(rows: &[Row]) -> String {
+/// The processes, one a line.
+pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(HEADINGS);
-    for row in rows {
-        table.row(row.cells());
-    }
-    let mut text = table.to_string();
+    rows.iter().for_each(|row| table.row(row.cells()));
+    table
+}
+
+/// The processes as text. For a single process, the composition of its memory follows.
+pub fn text(rows: &[Row]) -> String {
+    let mut text = table(rows).to_string();
     if let [row] = rows {
         for memory in &row.memory {
             text.push('\n');
@@ -143,11 +146,6 @@ pub fn table(rows: &[Row]) -> String {
         }
     }
     text
-}
-
-/// A curve of one line and `width` characters.
-pub fn spark(values: &[u64], width: usize) -> String {
-    curve(values, width, 1).concat()
 }
 
 /// Lines of a curve of `width` characters, the newest at the right: each is the maximum of its interval.
@@ -168,12 +166,10 @@ pub fn curve(values: &[u64], width: usize, height: usize) -> Vec<String> {
     // The oldest stretch may be a shorter one.
     let mut levels: Vec<usize> = values.rchunks(each.max(1)).map(level).collect();
     levels.reverse();
-    let letter = |level: usize| LEVELS.get(level).copied().unwrap_or('█');
     let line = |below: usize| {
-        let levels = levels.iter();
-        levels
-            .map(|level| letter(level.saturating_sub(below * FULL)))
-            .collect()
+        let letter = |level: &usize| LEVELS.get(level.saturating_sub(below * FULL));
+        let letters = levels.iter().map(|level| letter(level).unwrap_or(&'█'));
+        letters.collect()
     };
     (0..height).rev().map(line).collect()
 }
@@ -184,6 +180,7 @@ mod tests {
 
     #[test]
     fn curves() {
+        let spark = |values: &[u64], width| curve(values, width, 1).concat();
         assert_eq!(spark(&[], 8), "");
         assert_eq!(spark(&[0, 0], 8), "");
         assert_eq!(spark(&[0, 7, 14], 8), "▁▄█");
@@ -217,7 +214,7 @@ mod tests {
             memory: Vec::new(),
         };
         assert_eq!(
-            table(&[row]),
+            text(&[row]),
             "pid  program                        gpu  allocated  reserved  of gpu     peak  growth/min  allocs/s  OOM  history  most is held by\n\
              \u{20}77  [3] python train.py --with m…  0,1    3.0 MiB   4.0 MiB  25.0 %  5.0 MiB    +1.0 MiB     1,234    1  ▄█\n"
         );
