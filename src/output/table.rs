@@ -1,13 +1,13 @@
 //! Aligned columns of text.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 pub use super::escape::shown;
 use super::style::{self, Style, marked};
 use super::wrap::paragraph;
 
-/// Fewest characters of a last column that is broken between words. With less room it is kept as it
-/// is.
+/// Fewest characters of a last column that is broken between words or cut off. With less room it is
+/// kept as it is.
 const NARROWEST: usize = 16;
 
 /// The alignment of a cell in its column.
@@ -19,66 +19,94 @@ pub enum Align {
     Right,
 }
 
+/// Characters between two columns.
+const SPACE: usize = 2;
+
 /// Rows of cells under their headings.
 #[derive(Clone, Debug)]
 pub struct Table {
-    columns: Vec<(String, Align)>,
-    rows: Vec<Vec<String>>,
+    aligns: Vec<Align>,
+    /// The headings, and the rows below them.
+    lines: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these headings and no rows.
     pub fn new<const N: usize>(columns: [(&str, Align); N]) -> Table {
-        let columns = columns.into_iter();
         Table {
-            columns: columns
-                .map(|(name, align)| (name.to_string(), align))
-                .collect(),
-            rows: Vec::new(),
+            aligns: columns.iter().map(|(_, align)| *align).collect(),
+            lines: vec![columns.iter().map(|(name, _)| name.to_string()).collect()],
         }
     }
 
     /// Adds a row. Its cells may be from a file.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows
+        self.lines
             .push(cells.iter().map(|cell| shown(cell)).collect());
     }
 
     /// True if the table has no rows.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.lines.len() == 1
+    }
+
+    /// Leaves out columns of these headings, in this order, until the line has room.
+    ///
+    /// The last column stays, and its end may not fit.
+    pub fn narrow(&mut self, room: usize, least_first: &[&str]) {
+        for name in least_first {
+            if self.begin() + NARROWEST <= room {
+                break;
+            }
+            let mut headings = self.lines.iter().flatten().take(self.aligns.len());
+            if let Some(at) = headings.position(|heading| heading == name) {
+                self.aligns.remove(at);
+                self.lines.iter_mut().for_each(|line| drop(line.remove(at)));
+            }
+        }
+    }
+
+    /// The headings and the rows as they are where the width has no end.
+    ///
+    /// Two spaces are between columns, none at the end of a line.
+    pub fn lines(&self) -> Vec<String> {
+        let widths = self.widths();
+        let padded = |((cell, align), width): ((&String, &Align), &usize)| match align {
+            Align::Left => format!("{cell:<width$}"),
+            Align::Right => format!("{cell:>width$}"),
+        };
+        let line = |line: &Vec<String>| {
+            let cells = line.iter().zip(&self.aligns).zip(&widths);
+            let cells: Vec<String> = cells.map(padded).collect();
+            cells.join(&" ".repeat(SPACE)).trim_end().to_string()
+        };
+        self.lines.iter().map(line).collect()
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |index: usize| {
+            let cells = self.lines.iter().filter_map(|line| line.get(index));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        (0..self.aligns.len()).map(width).collect()
+    }
+
+    /// Characters of a line before its last column.
+    fn begin(&self) -> usize {
+        let widths = self.widths();
+        widths.iter().rev().skip(1).map(|width| width + SPACE).sum()
     }
 }
 
 impl fmt::Display for Table {
-    /// Two spaces between columns, none at the end of a line.
-    ///
-    /// On a terminal that is too narrow, the words of the last column continue below it.
+    /// Lines of the table. On a terminal that is too narrow, the words of the last column continue below it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headings: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let lines = || std::iter::once(&headings).chain(&self.rows);
-        let width = |index: usize| {
-            let cells = lines().filter_map(|line| line.get(index));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let last = self
-            .columns
-            .last()
-            .filter(|(_, align)| *align == Align::Left);
-        let begin: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let begin = self.begin();
+        let is_text = self.aligns.last() == Some(&Align::Left);
         let room = style::columns().map(|columns| columns.saturating_sub(begin));
-        let room = room.filter(|room| last.is_some() && *room >= NARROWEST);
-        for (index, line) in lines().enumerate() {
-            let mut text = String::new();
-            for ((cell, (_, align)), width) in line.iter().zip(&self.columns).zip(&widths) {
-                match align {
-                    Align::Left => write!(text, "{cell:<width$}  ")?,
-                    Align::Right => write!(text, "{cell:>width$}  ")?,
-                }
-            }
-            let text = text.trim_end();
-            match (index, room, line.last()) {
+        let room = room.filter(|room| is_text && *room >= NARROWEST);
+        for (index, (text, cells)) in self.lines().iter().zip(&self.lines).enumerate() {
+            match (index, room, cells.last()) {
                 (0, ..) => writeln!(f, "{}", marked(Style::Heading, text))?,
                 (_, Some(room), Some(cell)) if cell.chars().count() > room => {
                     let label: String = text.chars().take(begin).collect();

@@ -4,10 +4,12 @@ use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ratatui::crossterm::event::{self, Event};
+use crossterm::event::{self, Event};
+use crossterm::terminal::size;
 
 use super::screen::Screen;
-use super::table::table;
+use super::table::text;
+use super::terminal;
 use super::watch::Watch;
 use crate::cli::outcome::{Format, Outcome};
 use crate::cli::terminal::{complain, print_json, print_text};
@@ -73,27 +75,25 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let processes = watch.look().0;
         match args.format {
             Format::Json => print_json(&Envelope::new("top", false, processes))?,
-            Format::Text => print_text(&table(&processes))?,
+            Format::Text => print_text(&text(&processes))?,
         }
         return Ok(outcome);
     }
-    let mut terminal = ratatui::try_init().context("use the terminal; --once needs none")?;
-    let shown = live(&mut terminal, &mut watch, Screen::new(rows), args.every);
-    ratatui::restore();
+    let shown = terminal::open()
+        .context("use the terminal; --once needs none")
+        .and_then(|()| live(&mut watch, Screen::new(rows), args.every));
+    terminal::close();
     shown?;
     Ok(outcome)
 }
 
 /// Shows the processes until the user quits.
-fn live(
-    terminal: &mut ratatui::DefaultTerminal,
-    watch: &mut Watch,
-    mut screen: Screen,
-    every: Duration,
-) -> Result<()> {
+fn live(watch: &mut Watch, mut screen: Screen, every: Duration) -> Result<()> {
     let mut due = Instant::now() + BETWEEN;
     loop {
-        terminal.draw(|frame| screen.draw(frame))?;
+        let (width, height) = size()?;
+        let lines = screen.lines(usize::from(width), usize::from(height));
+        terminal::paint(&lines)?;
         if event::poll(due.saturating_duration_since(Instant::now()))? {
             if let Event::Key(key) = event::read()?
                 && !screen.key(key)

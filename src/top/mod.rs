@@ -2,7 +2,8 @@
 //! most.
 //!
 //! [`Glance`] reads these figures from a trace that is being written. `table` makes one line for
-//! each process. `screen` shows them until `q` is pressed. [`End`] says how a process ended.
+//! each process. `screen` has the lines of the live view. `terminal` paints them until `q` is
+//! pressed. [`End`] says how a process ended.
 
 pub(crate) mod command;
 mod ended;
@@ -10,6 +11,7 @@ mod glance;
 mod growth;
 mod screen;
 mod table;
+mod terminal;
 mod watch;
 
 pub(crate) use ended::ENDED_BY;

@@ -1,27 +1,25 @@
 //! The screen and the keys of `gpushim top`.
 
-use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Alignment, Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::{Line, Text};
-use ratatui::widgets::{self, Block, Cell, Paragraph, Sparkline, Table, TableState};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::style::{StyledContent, Stylize};
 
-use super::table::{HEADINGS, Row};
-use crate::device_memory::table;
+use super::table::{Row, curve, table};
+use crate::device_memory;
 use crate::output::escape::shown;
-use crate::output::table::Align;
 use crate::output::units::{bytes, count, percent};
 
-/// Lines of the list of holders below the processes.
-const HOLDERS: u16 = 10;
+/// Fewest lines of the list of holders below the processes.
+const HOLDERS: usize = 10;
+/// Fewest lines of the processes, and of the list of holders below a curve.
+const FEWEST: usize = 3;
+/// Lines of the screen for each line of a curve.
+const CURVE: usize = 4;
 
-/// Characters between two columns of the processes.
-const SPACE: usize = 2;
-/// Fewest characters of the last column.
-const NAME: usize = 16;
 /// Columns that are left out where there is no room, in this order.
 const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM", "gpu"];
+
+/// A line of the screen and its look; it may have marks of [`style`](crate::output::style).
+pub type Line = StyledContent<String>;
 
 /// The processes, and which of them is chosen.
 pub struct Screen {
@@ -43,13 +41,10 @@ impl Screen {
 
     /// Sets the processes; the same one stays chosen.
     pub fn update(&mut self, rows: Vec<Row>) {
-        let chosen = self.rows.get(self.chosen).map(|row| row.trace.clone());
-        let place = rows
-            .iter()
-            .position(|row| Some(&row.trace) == chosen.as_ref());
-        self.chosen = place
-            .unwrap_or(self.chosen)
-            .min(rows.len().saturating_sub(1));
+        let chosen = self.rows.get(self.chosen).map(|row| &row.trace);
+        let place = rows.iter().position(|row| Some(&row.trace) == chosen);
+        let last = rows.len().saturating_sub(1);
+        self.chosen = place.unwrap_or(self.chosen).min(last);
         self.rows = rows;
     }
 
@@ -74,42 +69,33 @@ impl Screen {
         true
     }
 
-    /// Draws all parts of the screen.
-    pub fn draw(&self, frame: &mut Frame) {
-        let [head, body, foot] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Min(3),
-            Constraint::Length(1),
-        ])
-        .areas(frame.area());
-        frame.render_widget(Line::from(self.heading()).bold(), head);
-        let keys = if self.is_open {
-            "Enter: all processes   ↑ ↓: another process   q: end"
-        } else {
-            "Enter: holders of its memory   ↑ ↓: another process   q: end"
+    /// The lines of a screen of this size.
+    pub fn lines(&self, width: usize, height: usize) -> Vec<Line> {
+        let body = height.saturating_sub(2);
+        let (keys, mut lines) = match self.rows.get(self.chosen) {
+            Some(row) if self.is_open => {
+                let mut lines = curve_lines(row, width, body / CURVE);
+                lines.extend(memory_lines(row));
+                lines.truncate(body.saturating_sub(FEWEST));
+                lines.extend(holder_lines(row, width));
+                ("Enter: all processes", lines)
+            }
+            chosen => {
+                let room = body.saturating_sub(HOLDERS).max(FEWEST);
+                let mut lines = self.process_lines(width, room);
+                lines.extend(chosen.into_iter().flat_map(|row| holder_lines(row, width)));
+                ("Enter: holders of its memory", lines)
+            }
         };
-        frame.render_widget(Line::from(keys).dim(), foot);
-        let Some(row) = self.rows.get(self.chosen) else {
-            frame.render_widget(Paragraph::new("No process records here now."), body);
-            return;
+        lines.resize(body, String::new().stylize());
+        lines.insert(0, self.heading().bold());
+        lines.push(format!("{keys}   ↑ ↓: another process   q: end").dim());
+        lines.truncate(height);
+        let fit = |line: Line| {
+            line.style()
+                .apply(format!("{:<width$.width$}", line.content()))
         };
-        if self.is_open {
-            let lines = memory_lines(row);
-            let [curve, memory, list] = Layout::vertical([
-                Constraint::Percentage(25),
-                Constraint::Length(u16::try_from(lines.len()).unwrap_or(u16::MAX)),
-                Constraint::Min(3),
-            ])
-            .areas(body);
-            draw_curve(frame, curve, row);
-            frame.render_widget(Paragraph::new(lines), memory);
-            draw_holders(frame, list, row);
-        } else {
-            let [table, list] =
-                Layout::vertical([Constraint::Min(3), Constraint::Length(HOLDERS)]).areas(body);
-            self.draw_processes(frame, table);
-            draw_holders(frame, list, row);
-        }
+        lines.into_iter().map(fit).collect()
     }
 
     fn heading(&self) -> String {
@@ -128,122 +114,71 @@ impl Screen {
         )
     }
 
-    fn draw_processes(&self, frame: &mut Frame, area: Rect) {
-        let lines: Vec<_> = self.rows.iter().map(Row::cells).collect();
-        let width = |column: usize| {
-            let cells = lines.iter().filter_map(|line| line.get(column));
-            let heading = HEADINGS.get(column).map_or("", |(name, _)| *name);
-            let letters = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-            letters.max(heading.chars().count())
-        };
-        let columns = columns(usize::from(area.width), width);
-        let widths = columns
-            .iter()
-            .map(|column| Constraint::Length(width(*column) as u16));
-        let widths: Vec<_> = widths.collect();
-        let aligned = |text: String, align: Align| {
-            let side = match align {
-                Align::Left => Alignment::Left,
-                Align::Right => Alignment::Right,
-            };
-            Cell::from(Text::from(text).alignment(side))
-        };
-        let line = |cells: [String; HEADINGS.len()]| {
-            let cells = cells.into_iter().zip(HEADINGS).enumerate();
-            let cells = cells.filter(|(column, _)| columns.contains(column));
-            widgets::Row::new(cells.map(|(_, (text, (_, align)))| aligned(text, align)))
-        };
-        let head = HEADINGS.map(|(name, _)| name.to_string());
-        let table = Table::new(lines.iter().cloned().map(line), widths)
-            .header(line(head).style(Style::new().bold()))
-            .column_spacing(SPACE as u16)
-            .row_highlight_style(Style::new().reversed());
-        let mut state = TableState::new().with_selected(Some(self.chosen));
-        frame.render_stateful_widget(table, area, &mut state);
-    }
-}
-
-/// Columns that fit into a width.
-///
-/// The least important columns are dropped first. The last column stays, and its end may be cut
-/// off.
-fn columns(room: usize, width: impl Fn(usize) -> usize) -> Vec<usize> {
-    let mut columns: Vec<usize> = (0..HEADINGS.len()).collect();
-    let needed = |columns: &[usize]| {
-        let (_, before) = columns.split_last().unwrap_or((&0, &[]));
-        before
-            .iter()
-            .map(|column| width(*column) + SPACE)
-            .sum::<usize>()
-            + NAME
-    };
-    for name in LEAST_FIRST {
-        if needed(&columns) <= room {
-            break;
+    /// The table of the processes, from the first one, or so that the chosen one can be seen.
+    fn process_lines(&self, width: usize, height: usize) -> Vec<Line> {
+        if self.rows.is_empty() {
+            return vec!["No process records here now.".to_string().stylize()];
         }
-        columns.retain(|column| HEADINGS.get(*column).is_some_and(|(of, _)| *of != name));
+        let mut table = table(&self.rows);
+        table.narrow(width, &LEAST_FIRST);
+        let lines = table.lines().into_iter().enumerate();
+        let lines = lines.map(|(at, text)| match at {
+            0 => text.bold(),
+            at if at == self.chosen + 1 => text.reverse(),
+            _ => text.stylize(),
+        });
+        let room = height.saturating_sub(1);
+        let unseen = (self.chosen + 1).saturating_sub(room);
+        let (head, rows) = (lines.clone().take(1), lines.skip(1 + unseen));
+        head.chain(rows.take(room)).collect()
     }
-    columns
 }
 
-/// Draws allocated bytes over time.
-fn draw_curve(frame: &mut Frame, area: Rect, row: &Row) {
-    let title = format!(
-        " {} of at most {} allocated, over the whole run ",
-        bytes(row.allocated),
-        bytes(row.peak)
-    );
-    let block = Block::bordered().title(title);
-    let width = usize::from(block.inner(area).width);
-    let each = row.history.len().div_ceil(width.max(1)).max(1);
-    let most = |part: &[u64]| part.iter().max().copied().unwrap_or(0);
-    let mut values: Vec<u64> = row.history.rchunks(each).map(most).collect();
-    values.reverse();
-    frame.render_widget(Sparkline::default().data(values).block(block), area);
+/// The line above a part of the screen.
+fn title(text: &str, width: usize) -> Line {
+    format!("{:─<width$}", format!("── {text} ")).stylize()
+}
+
+/// Allocated bytes over time, with a title.
+fn curve_lines(row: &Row, width: usize, height: usize) -> Vec<Line> {
+    let (now, most) = (bytes(row.allocated), bytes(row.peak));
+    let text = format!("{now} of at most {most} allocated, over the whole run");
+    let curve = curve(&row.history, width, height.saturating_sub(1));
+    let curve = curve.into_iter().map(String::stylize);
+    std::iter::once(title(&text, width)).chain(curve).collect()
 }
 
 /// Lines of the tables of a process's devices.
-fn memory_lines(row: &Row) -> Vec<Line<'static>> {
+fn memory_lines(row: &Row) -> Vec<Line> {
     let several = row.memory.len() > 1;
-    let tables = row
-        .memory
-        .iter()
-        .map(|memory| table(memory, several, false));
-    let text: String = tables.collect();
+    let tables = row.memory.iter();
+    let text: String = tables
+        .map(|of| device_memory::table(of, several, false))
+        .collect();
     text.lines()
-        .map(|line| Line::from(line.to_string()))
+        .map(|line| line.to_string().stylize())
         .collect()
 }
 
-/// The stacks that hold the memory of a process.
-fn draw_holders(frame: &mut Frame, area: Rect, row: &Row) {
+/// The stacks that hold the memory of a process, with a title.
+fn holder_lines(row: &Row, width: usize) -> Vec<Line> {
     let pid = row.pid.map_or(String::new(), |pid| format!("{pid} "));
-    let title = format!(" {pid}{} ", shown(&row.program));
-    let lines: Vec<Line> = row
-        .holders
-        .iter()
-        .map(|holder| {
-            let who = shown(&holder.who.function_or("no stack recorded"));
-            let blocks = if holder.blocks == 1 {
-                "1 block".to_string()
-            } else {
-                format!("{} blocks", count(holder.blocks))
-            };
-            Line::from(format!(
-                "{:>10} {:>8} {blocks:>14}  {who}",
-                bytes(holder.bytes),
-                percent(holder.share, 1.0)
-            ))
-        })
-        .collect();
-    let list = Paragraph::new(lines).block(Block::bordered().title(title));
-    frame.render_widget(list, area);
+    let mut lines = vec![title(&format!("{pid}{}", shown(&row.program)), width)];
+    for holder in &row.holders {
+        let who = shown(&holder.who.function_or("no stack recorded"));
+        let blocks = match holder.blocks {
+            1 => "1 block".to_string(),
+            several => format!("{} blocks", count(several)),
+        };
+        let (bytes, share) = (bytes(holder.bytes), percent(holder.share, 1.0));
+        lines.push(format!("{bytes:>10} {share:>8} {blocks:>14}  {who}").stylize());
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
+    use crossterm::style::Attribute;
 
     use super::*;
     use crate::device_memory::DeviceMemory;
@@ -298,17 +233,11 @@ mod tests {
         drawn_on(screen, 140)
     }
 
-    fn drawn_on(screen: &Screen, width: u16) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(width, 24)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        let buffer = terminal.backend().buffer();
-        let lines = buffer.content().chunks(usize::from(width));
-        let text = |line: &[ratatui::buffer::Cell]| -> String {
-            line.iter().map(|cell| cell.symbol()).collect()
-        };
-        lines
-            .map(|line| text(line).trim_end().to_string())
-            .collect()
+    fn drawn_on(screen: &Screen, width: usize) -> Vec<String> {
+        let lines = screen.lines(width, 24);
+        assert_eq!(lines.len(), 24);
+        let text = |line: &Line| line.content().trim_end().to_string();
+        lines.iter().map(text).collect()
     }
 
     fn press(screen: &mut Screen, code: KeyCode) -> bool {
@@ -365,6 +294,7 @@ mod tests {
             text.contains("keep11") && !text.contains("allocs/s"),
             "{text}"
         );
+        assert_eq!(lines[2..6], ["   █", "   █", "  ██", "▄███"]);
         let at = text.find("100.0 %  PyTorch: tensors").expect(&text);
         assert!(Some(at) < text.find("keep11"), "{text}");
         assert!(press(&mut screen, KeyCode::Esc), "back to all");
@@ -394,15 +324,39 @@ mod tests {
     }
 
     #[test]
+    fn the_chosen_process_is_reversed_and_can_be_seen() {
+        let mut screen = Screen::new((1..=40).map(|pid| row(pid, 1 << 20)).collect());
+        let chosen = |screen: &Screen| {
+            let lines = screen.lines(140, 24).into_iter();
+            let is_reversed = |line: &Line| line.style().attributes.has(Attribute::Reverse);
+            let reversed: Vec<_> = lines.filter(is_reversed).collect();
+            assert_eq!(reversed.len(), 1, "{reversed:#?}");
+            reversed[0].content().clone()
+        };
+        let first = chosen(&screen);
+        assert!(first.starts_with("  1  python"), "{first}");
+        assert_eq!(first.chars().count(), 140);
+        press(&mut screen, KeyCode::End);
+        let last = chosen(&screen);
+        assert!(last.starts_with(" 40  python"), "{last}");
+        assert!(drawn(&screen)[1].starts_with("pid  program"));
+    }
+
+    #[test]
     fn nobody_records_and_small_windows() {
         let mut screen = Screen::new(vec![row(11, 8 << 20)]);
         screen.update(Vec::new());
         assert!(press(&mut screen, KeyCode::Down) && press(&mut screen, KeyCode::Enter));
         assert!(drawn(&screen).join("\n").contains("No process records"));
-        for (width, height) in [(1, 1), (5, 3), (20, 8)] {
-            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            let screen = Screen::new(vec![row(11, 8 << 20)]);
-            terminal.draw(|frame| screen.draw(frame)).unwrap();
+        for (width, height) in [(0, 0), (1, 1), (5, 3), (20, 8)] {
+            let mut screen = Screen::new(vec![row(11, 8 << 20)]);
+            for _ in 0..2 {
+                let lines = screen.lines(width, height);
+                assert_eq!(lines.len(), height);
+                let fits = |line: &Line| line.content().chars().count() <= width;
+                assert!(lines.iter().all(fits), "{lines:#?}");
+                press(&mut screen, KeyCode::Enter);
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct Row {
 }
 
 /// Characters of a history.
-pub const HISTORY: usize = 16;
+const HISTORY: usize = 16;
 /// Characters of a program's name.
 const PROGRAM: usize = 28;
 
@@ -77,7 +77,7 @@ impl Row {
                 "ended".to_string()
             },
             count(self.out_of_memory),
-            spark(&self.history, HISTORY),
+            curve(&self.history, HISTORY, 1).concat(),
             shown(&self.holders.first().map_or(String::new(), |holder| {
                 holder.who.function_or("no stack recorded")
             })),
@@ -114,7 +114,7 @@ fn signed(change: i64) -> String {
 }
 
 /// The headings of the lines.
-pub const HEADINGS: [(&str, Align); 12] = [
+const HEADINGS: [(&str, Align); 12] = [
     ("pid", Align::Right),
     ("program", Align::Left),
     ("gpu", Align::Left),
@@ -129,13 +129,16 @@ pub const HEADINGS: [(&str, Align); 12] = [
     ("most is held by", Align::Left),
 ];
 
-/// The processes as text. For a single process, the composition of its memory follows.
-pub fn table(rows: &[Row]) -> String {
+/// The processes, one a line.
+pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(HEADINGS);
-    for row in rows {
-        table.row(row.cells());
-    }
-    let mut text = table.to_string();
+    rows.iter().for_each(|row| table.row(row.cells()));
+    table
+}
+
+/// The processes as text. For a single process, the composition of its memory follows.
+pub fn text(rows: &[Row]) -> String {
+    let mut text = table(rows).to_string();
     if let [row] = rows {
         for memory in &row.memory {
             text.push('\n');
@@ -145,23 +148,30 @@ pub fn table(rows: &[Row]) -> String {
     text
 }
 
-/// A curve of `width` characters, the newest at the right: each is the maximum of its interval.
-pub fn spark(values: &[u64], width: usize) -> String {
-    const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Lines of a curve of `width` characters, the newest at the right: each is the maximum of its interval.
+pub fn curve(values: &[u64], width: usize, height: usize) -> Vec<String> {
+    const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const FULL: usize = LEVELS.len() - 1;
     let top = values.iter().max().copied().unwrap_or(0);
     if top == 0 || width == 0 {
-        return String::new();
+        return vec![String::new(); height];
     }
     let each = values.len().div_ceil(width);
+    // Nothing is one step high, so that the line of nothing can be seen.
+    let steps = (height * FULL).saturating_sub(1) as u128;
     let level = |part: &[u64]| {
         let most = part.iter().max().copied().unwrap_or(0);
-        let level = u128::from(most) * (LEVELS.len() as u128 - 1) / u128::from(top);
-        LEVELS.get(level as usize).copied().unwrap_or('█')
+        (u128::from(most) * steps / u128::from(top)) as usize + 1
     };
     // The oldest stretch may be a shorter one.
-    let mut letters: Vec<char> = values.rchunks(each.max(1)).map(level).collect();
-    letters.reverse();
-    letters.into_iter().collect()
+    let mut levels: Vec<usize> = values.rchunks(each.max(1)).map(level).collect();
+    levels.reverse();
+    let line = |below: usize| {
+        let letter = |level: &usize| LEVELS.get(level.saturating_sub(below * FULL));
+        let letters = levels.iter().map(|level| letter(level).unwrap_or(&'█'));
+        letters.collect()
+    };
+    (0..height).rev().map(line).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +180,7 @@ mod tests {
 
     #[test]
     fn curves() {
+        let spark = |values: &[u64], width| curve(values, width, 1).concat();
         assert_eq!(spark(&[], 8), "");
         assert_eq!(spark(&[0, 0], 8), "");
         assert_eq!(spark(&[0, 7, 14], 8), "▁▄█");
@@ -177,6 +188,9 @@ mod tests {
         // 5 values in 2 characters: the newest 3 are one character.
         assert_eq!(spark(&[0, 0, 0, 9, 0], 2), "▁█");
         assert_eq!(spark(&[u64::MAX, 0], 8), "█▁");
+        assert_eq!(curve(&[0, 4, 8], 8, 2), ["  █", "▁██"]);
+        assert_eq!(curve(&[0, 0], 8, 2), ["", ""]);
+        assert!(curve(&[1], 8, 0).is_empty());
     }
 
     #[test]
@@ -200,7 +214,7 @@ mod tests {
             memory: Vec::new(),
         };
         assert_eq!(
-            table(&[row]),
+            text(&[row]),
             "pid  program                        gpu  allocated  reserved  of gpu     peak  growth/min  allocs/s  OOM  history  most is held by\n\
              \u{20}77  [3] python train.py --with m…  0,1    3.0 MiB   4.0 MiB  25.0 %  5.0 MiB    +1.0 MiB     1,234    1  ▄█\n"
         );

@@ -18,6 +18,7 @@ mod findings;
 mod help;
 mod inputs;
 mod iteration;
+mod live;
 mod packing;
 mod pseudo_terminal;
 mod report;
