@@ -112,36 +112,42 @@ mod tests {
 
     #[test]
     fn as_text() {
-        let text = text(&checked());
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(
-            lines,
-            [
-                "a.trace",
-                "  ok    peak of tensors: 1.0 GiB",
-                "  FAIL  growth: x, y: 100 % <by> \"f\"\\n::warning::",
-                "  ?     leaks: not told",
-            ]
-        );
+        insta::assert_snapshot!(text(&checked()), @r#"
+        a.trace
+          ok    peak of tensors: 1.0 GiB
+          FAIL  growth: x, y: 100 % <by> "f"\n::warning::
+          ?     leaks: not told
+        "#);
     }
 
     #[test]
     fn as_annotations() {
-        let text = github(&checked());
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "no name begins a line: {text}");
-        assert_eq!(
-            lines[1],
-            "::error title=gpushim growth%3A x%2C y::a.trace: 100 %25 <by> \"f\"\\n::warning::"
-        );
-        assert!(lines[2].starts_with("::notice title=gpushim leaks::"));
+        // No name begins a line.
+        insta::assert_snapshot!(github(&checked()), @r#"
+        ok: peak of tensors: a.trace: 1.0 GiB
+        ::error title=gpushim growth%3A x%2C y::a.trace: 100 %25 <by> "f"\n::warning::
+        ::notice title=gpushim leaks::a.trace: not told
+        "#);
     }
 
     #[test]
     fn as_junit() {
-        let text = junit::document(&checked()).unwrap();
-        assert!(text.contains(r#"<testsuite name="a.trace" tests="3" failures="1" skipped="1">"#));
-        assert!(text.contains("&lt;by&gt; &quot;f&quot;"), "{text}");
-        assert!(text.contains(r#"<skipped message="not told"/>"#), "{text}");
+        insta::assert_snapshot!(junit::document(&checked()).unwrap(), @r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <testsuites>
+          <testsuite name="a.trace" tests="3" failures="1" skipped="1">
+            <testcase classname="gpushim" name="peak of tensors">
+              <system-out>1.0 GiB</system-out>
+            </testcase>
+            <testcase classname="gpushim" name="growth: x, y">
+              <failure message="100 % &lt;by&gt; &quot;f&quot;
+        ::warning::"/>
+            </testcase>
+            <testcase classname="gpushim" name="leaks">
+              <skipped message="not told"/>
+            </testcase>
+          </testsuite>
+        </testsuites>
+        "#);
     }
 }

@@ -34,15 +34,13 @@ fn limits_and_leaks() {
     training(&dir.path().join("sound.trace"), 0, 64 * MIB);
     training(&dir.path().join("leaks.trace"), MIB, 64 * MIB);
     let check = |args: &[&str]| run(dir.path(), &[&["check"], args].concat());
-    let output = check(&["sound.trace"]);
-    assert_eq!(code(&output), Some(0), "{}", stdout(&output));
-    assert_eq!(
-        stdout(&output),
-        "sound.trace\n  ok    leaks: no iteration leaves anything behind\n"
-    );
-    let output = check(&["leaks.trace"]);
-    assert_eq!(code(&output), Some(1), "{}", stdout(&output));
-    assert!(stdout(&output).contains("keeps 1.0 MiB in each `step` ("));
+    let both = printed(dir.path(), &["check", "sound.trace", "leaks.trace"], 1);
+    insta::assert_snapshot!(both, @"
+    sound.trace
+      ok    leaks: no iteration leaves anything behind
+    leaks.trace
+      FAIL  leaks: an allocation of 1.0 MiB without a stack keeps 1.0 MiB in each `step` (13 of 13)
+    ");
     for (args, expected) in [
         (&["--max-peak", "64MiB", "sound.trace"][..], 0),
         (&["--max-peak", "63MiB", "sound.trace"], 1),
@@ -69,13 +67,15 @@ fn limits_and_leaks() {
 fn a_request_that_ran_out_of_memory() {
     let dir = tempfile::tempdir().unwrap();
     sample(&dir.path().join("a.trace"));
-    let output = run(dir.path(), &["check", "--no-oom", "a.trace"]);
-    assert_eq!(code(&output), Some(1));
-    assert!(stdout(&output).contains("FAIL  out of memory: 1 request ran out of memory"));
+    let oom = printed(dir.path(), &["check", "--no-oom", "a.trace"], 1);
     // There are no iterations: nothing is known of leaks, which is no failure.
-    let output = run(dir.path(), &["check", "--no-leaks", "a.trace"]);
-    assert_eq!(code(&output), Some(0));
-    assert!(stdout(&output).contains("  ?     leaks: not told: "));
+    let leaks = printed(dir.path(), &["check", "--no-leaks", "a.trace"], 0);
+    insta::assert_snapshot!(oom + &leaks, @"
+    a.trace
+      FAIL  out of memory: 1 request ran out of memory
+    a.trace
+      ?     leaks: not told: Whether memory grows: nothing comes again often enough to be a pass of a loop.
+    ");
 }
 
 #[test]
@@ -105,14 +105,24 @@ fn a_baseline_that_is_saved_and_compared() {
         );
     }
     let args = ["--baseline", "memory.toml", "more.trace", "--format"];
-    let junit = stdout(&check(&[&args[..], &["junit"]].concat()));
-    assert!(
-        junit.contains(r#"failures="#)
-            && junit.contains("<failure message=\"70.0 MiB, 6.0 MiB more than"),
-        "{junit}"
-    );
-    let github = stdout(&check(&[&args[..], &["github"]].concat()));
-    assert!(github.starts_with("::error title=gpushim peak of device memory on gpu 0 against the baseline::more.trace: 70.0 MiB"), "{github}");
+    let format = |name| printed(dir.path(), &[&["check"], &args[..], &[name]].concat(), 1);
+    insta::assert_snapshot!(format("junit"), @r#"
+    <?xml version="1.0" encoding="UTF-8"?>
+    <testsuites>
+      <testsuite name="more.trace" tests="2" failures="1" skipped="0">
+        <testcase classname="gpushim" name="peak of device memory on gpu 0 against the baseline">
+          <failure message="70.0 MiB, 6.0 MiB more than the 64.0 MiB of the baseline (+9.4 %); 6.0 MiB more by an allocation without a recorded stack"/>
+        </testcase>
+        <testcase classname="gpushim" name="reserved of device memory on gpu 0 against the baseline">
+          <system-out>0 B, as in the baseline</system-out>
+        </testcase>
+      </testsuite>
+    </testsuites>
+    "#);
+    insta::assert_snapshot!(format("github"), @"
+    ::error title=gpushim peak of device memory on gpu 0 against the baseline::more.trace: 70.0 MiB, 6.0 MiB more than the 64.0 MiB of the baseline (+9.4 %25); 6.0 MiB more by an allocation without a recorded stack
+    ok: reserved of device memory on gpu 0 against the baseline: more.trace: 0 B, as in the baseline
+    ");
     let output = check(&[&args[..], &["json"]].concat());
     assert_eq!(code(&output), Some(1));
     assert!(stdout(&output).contains("\"status\": \"failed\""));

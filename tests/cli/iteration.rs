@@ -33,21 +33,19 @@ fn the_user_sets_what_begins_an_iteration() {
     rounds(&dir.join("few.trace"), 3);
     // Three passes are enough to name kept memory, and too few to fail a check.
     let few = ["few.trace", "--iteration", "round"];
-    let growth = run(dir, &[&["growth"], &few[..]].concat());
-    assert_eq!(growth.status.code(), Some(1), "{}", stdout(&growth));
-    assert!(
-        stdout(&growth).contains("keeps 1.0 MiB in each `round` (2 of 2)"),
-        "{}",
-        stdout(&growth)
-    );
-    assert!(stdout(&growth).contains("Likely: "), "{}", stdout(&growth));
-    let check = run(dir, &[&["check"], &few[..]].concat());
-    assert_eq!(check.status.code(), Some(0), "{}", stdout(&check));
-    assert!(
-        stdout(&check).contains("  ?     leaks: not told: likely: "),
-        "{}",
-        stdout(&check)
-    );
+    insta::assert_snapshot!(printed(dir, &[&["growth"], &few[..]].concat(), 1), @"
+    few.trace: device memory
+    an allocation of 1.0 MiB without a stack keeps 1.0 MiB in each `round` (2 of 2)
+    3 iterations, recognised by the range `round`; sure: set by --iteration.
+    Likely: 2 of 2 passes left some; 3 passes are few.
+
+    per pass     kept  blocks    share  by
+     1.0 MiB  2.0 MiB       2  100.0 %  blocks of 1.0 MiB, no stack recorded
+    ");
+    insta::assert_snapshot!(printed(dir, &[&["check"], &few[..]].concat(), 0), @"
+    few.trace
+      ?     leaks: not told: likely: an allocation of 1.0 MiB without a stack keeps 1.0 MiB in each `round` (2 of 2) (3 passes of the range `round`; 2 of 2 passes left some; 3 passes are few)
+    ");
     let strict = run(dir, &[&["check", "--strict"], &few[..]].concat());
     assert_eq!(strict.status.code(), Some(1), "{}", stdout(&strict));
     rounds(&dir.join("a.trace"), 12);
@@ -143,46 +141,31 @@ fn what_a_recording_does_not_have_is_an_error_of_its_own() {
         assert!(told.contains("in once.trace: it comes only once"), "{told}");
         assert!(!stdout(&output).is_empty(), "{command}");
     }
-    let output = run(dir, &["growth", "a.trace", "--iteration", "5MiB"]);
-    let told = stderr(&output);
-    assert!(
-        told.contains("by 5242880 bytes in a.trace: no allocation is of that size"),
-        "{told}"
-    );
-    assert!(
-        told.contains("it has the sizes 1048576 3 times, 2097152 3 times"),
-        "{told}"
-    );
-    let output = run(dir, &["growth", "a.trace", "--iteration", "0"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("no allocation is of 0 bytes"),
-        "{}",
-        stderr(&output)
-    );
+    let with = |marker: &str| printed(dir, &["growth", "a.trace", "--iteration", marker], 2);
+    insta::assert_snapshot!(with("5MiB") + &with("0"), @"
+    gpushim: failed to find iterations by 5242880 bytes in a.trace: no allocation is of that size (it has the sizes 1048576 3 times, 2097152 3 times, 3145728 3 times; name one of these, or leave out --iteration)
+    error: invalid value '0' for '--iteration <RANGE|FUNCTION|SIZE>': no allocation is of 0 bytes
+
+    For more information, try '--help'.
+    ");
 }
 
 #[test]
 fn a_function_of_a_snapshot() {
     let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"));
-    let growth = |more: &[&str]| {
-        let args = [&["growth", "layers32_forward.pickle.gz"], more].concat();
-        stdout(&run(data, &args))
-    };
-    assert!(growth(&[]).contains("is not seen: all that comes again is inside one call of"));
+    let growth = ["growth", "layers32_forward.pickle.gz"];
+    insta::assert_snapshot!(printed(data, &growth, 0), @"
+    layers32_forward.pickle.gz: tensors
+    Whether memory grows is not seen: all that comes again is inside one call of `_wrapped_call_impl`.
+    ");
     // The layers of one call are no calls of their own.
-    let text = growth(&["--iteration", "forward"]);
+    let forward = [&growth[..], &["--iteration", "forward"]].concat();
+    let text = stdout(&run(data, &forward));
     let by = "recognised by the calls of `forward`; not sure: they repeat inside one call of";
     assert!(text.contains(by), "{text}");
-    assert!(!text.contains("Memory grows"), "{text}");
     let args = ["phases", "backward_wide.pickle.gz", "--iteration", "step"];
-    let phases = stdout(&run(data, &args));
-    let by = "recognised by the calls of `step`; not sure: they repeat inside one call of";
-    assert!(phases.contains(by), "{phases}");
-    assert!(!phases.contains("\niteration"), "{phases}");
+    insta::assert_snapshot!("phases_by_function", printed(data, &args, 0));
     // Each parameter's update is the allocation of the size that the user named.
     let size = ["phases", "backward_wide.pickle.gz", "--iteration", "3072"];
-    let phases = stdout(&run(data, &size));
-    assert!(phases.contains("sure: set by --iteration."), "{phases}");
-    assert!(phases.contains("\niteration"), "{phases}");
+    insta::assert_snapshot!("phases_by_size", printed(data, &size, 0));
 }

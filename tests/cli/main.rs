@@ -23,6 +23,8 @@ mod packing;
 mod pseudo_terminal;
 mod report;
 mod reports;
+#[path = "../fleet/retime.rs"]
+mod retime;
 mod run_command;
 mod run_signals;
 mod schema;
@@ -58,6 +60,39 @@ fn stderr(output: &Output) -> String {
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", stdout(output)))
+}
+
+/// Sets the times of the events of a trace, all of one thread: a millisecond apart, from a fixed
+/// moment on. What is printed of them is the same each time.
+fn at_fixed_times(trace: &Path, events: u64) {
+    let times: Vec<u64> = (0..events).map(|at| at * 1_000_000).collect();
+    retime::retime(trace, 1_700_000_000_000_000_000, &times);
+}
+
+/// Text of a snapshot: without the folder, this process and this machine.
+fn steady(dir: &Path, text: &str) -> String {
+    let facts = "program argv exe cwd host pid pid-namespace kernel started writer";
+    let is_fact = |line: &str| {
+        let line = line.strip_prefix("ok ").unwrap_or(line).trim_start();
+        let fact = line.split_once("  ").map_or("", |(name, _)| name);
+        facts.split(' ').any(|name| name == fact)
+    };
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let process = format!("{} on {}", std::process::id(), machine.trim());
+    let lines = text.split_inclusive('\n').filter(|line| !is_fact(line));
+    let text = lines
+        .collect::<String>()
+        .replace(&process, "PID on MACHINE");
+    text.replace(&*dir.to_string_lossy(), "DIR")
+}
+
+/// Runs a command that must end with this exit code. Returns what it prints on both streams, for a
+/// snapshot.
+fn printed(dir: &Path, args: &[&str], code: i32) -> String {
+    let output = run(dir, args);
+    let text = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    steady(dir, &text)
 }
 
 /// The only result of a subcommand.

@@ -5,45 +5,9 @@ use super::*;
 #[test]
 fn report_tells_the_run_on_one_screen() {
     let dir = tempfile::tempdir().unwrap();
-    sample(&dir.path().join("a.trace"));
-    let output = run(dir.path(), &["report", "a.trace"]);
-    assert_eq!(
-        (output.status.code(), stderr(&output).as_str()),
-        (Some(0), "")
-    );
-    let text = stdout(&output);
-    let squeezed: Vec<_> = text
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
-    let has = |start: &str| {
-        assert!(
-            squeezed.iter().any(|line| line.starts_with(start)),
-            "no line starts with {start:?}:\n{text}"
-        );
-    };
-    has("trace a.trace");
-    has(&format!("process {} on ", std::process::id()));
-    has("gpu 0 NVIDIA H100 80GB HBM3, 80.0 GiB");
-    has("driver CUDA 13.0, /usr/lib/libcuda.so.1");
-    has("settings policy blocks");
-    has("events 8 recorded");
-    has("512.0 KiB 0.0 % 512.0 KiB PyTorch: tensors");
-    has("1.5 MiB 0.0 % 1.5 MiB PyTorch: cached and not in use");
-    has("2.0 MiB 0.0 % 2.0 MiB allocations: without a recorded stack");
-    has("75.0 % utilization: peak requested 3.0 MiB / peak reserved 4.0 MiB");
-    has("Held at the peak, 512.0 KiB of tensors");
-    has("512.0 KiB 100.0 % × 1");
-    has("device 3 1 4.0 MiB 2.0 MiB (2)");
-    has("Served from hit 1 (33.3 %), grown 2 (66.7 %)");
-    has("Hit rate 33.3 %");
-    has("In the driver 105.0 µs for allocations");
-    has("Findings");
-    has("1. Out of memory at ");
-    has("sure the allocator that refused it said so");
-    has("more gpushim oom a.trace");
-    has("at run time: GPUSHIM_REUSE=x");
-    has("/opt/plugin.so was loaded with RTLD_DEEPBIND");
+    at_fixed_times(&sample(&dir.path().join("a.trace")), 8);
+    let text = printed(dir.path(), &["report", "a.trace"], 0);
+    insta::assert_snapshot!(text);
     assert!(
         text.lines().count() <= 50,
         "one screen: {} lines",
@@ -61,10 +25,13 @@ fn several_traces_are_the_ranks_of_one_job() {
             rank: Some(rank),
             ..WriterOptions::default()
         };
-        let writer = Writer::create(&job.join(format!("{rank}.trace")), &options).unwrap();
+        let path = job.join(format!("{rank}.trace"));
+        let writer = Writer::create(&path, &options).unwrap();
         for block in 0..blocks {
             writer.record(&event(Kind::Alloc, (block + 1) << 21, 2 * MIB));
         }
+        drop(writer);
+        at_fixed_times(&path, blocks);
     }
     let output = run(dir.path(), &["report", "job", "--format", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -78,51 +45,23 @@ fn several_traces_are_the_ranks_of_one_job() {
     assert_eq!(job["ranks"][2]["peak"], 180 * MIB);
     // 241 blocks of 2 MiB on four ranks.
     assert_eq!(job["mean"], 241 * 2 * MIB / 4);
-    let text = stdout(&run(
-        dir.path(),
-        &[
-            "report",
-            "job/0.trace",
-            "job/1.trace",
-            "job/2.trace",
-            "job/3.trace",
-        ],
-    ));
-    assert!(
-        text.starts_with("4 ranks: rank 2 peaks highest, at 180.0 MiB after "),
-        "{text}"
-    );
-    assert!(
-        text.contains(
-            "Rank 2 is unlike the others: 80.0 MiB more than the median of them, 100.0 MiB."
-        ),
-        "{text}"
-    );
-    let out_of_balance = "Rank 2 holds 80.0 % more at its peak than the median of the other 3 ranks: 180.0 MiB against \
-                          100.0 MiB.";
-    let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(squeezed(&text).contains(out_of_balance), "{text}");
-    assert!(
-        text.contains("more   gpushim diff job/0.trace job/2.trace"),
-        "{text}"
-    );
+    let files = [0, 1, 2, 3].map(|rank| format!("job/{rank}.trace"));
+    let args = [&["report"], &files.each_ref().map(String::as_str)[..]].concat();
+    // The one report that follows is of the highest rank.
+    insta::assert_snapshot!(printed(dir.path(), &args, 0));
     let kinds = found["results"][2]["findings"].as_array().unwrap();
     assert_eq!(kinds.last().unwrap()["kind"], "imbalance", "{kinds:?}");
     // The report of one trace compares it with the traces beside it, too.
     for (rank, is_told) in [(2, true), (0, false)] {
-        let alone = run(dir.path(), &["report", &format!("job/{rank}.trace")]);
-        assert_eq!(alone.status.code(), Some(0));
-        let alone = squeezed(&stdout(&alone));
-        assert_eq!(alone.contains(out_of_balance), is_told, "{alone}");
+        let alone = printed(dir.path(), &["report", &format!("job/{rank}.trace")], 0);
+        assert_eq!(
+            alone.contains("Rank 2 holds 80.0 % more"),
+            is_told,
+            "{alone}"
+        );
     }
-    // The one report that follows is of the highest rank.
-    assert_eq!(text.matches("trace      ").count(), 1, "{text}");
-    assert!(text.contains("trace      job/2.trace"), "{text}");
-    let one = stdout(&run(dir.path(), &["report", "job/0.trace"]));
-    assert!(one.starts_with("trace      job/0.trace"), "{one}");
-    let beside =
-        "Ranks 1, 2, 3 of the same job are beside this one: gpushim report job compares them.";
-    assert!(one.ends_with(&format!("\n{beside}\n")), "{one}");
+    let one = printed(dir.path(), &["report", "job/0.trace"], 0);
+    insta::assert_snapshot!("one_rank_of_a_job", one);
 }
 
 #[test]
@@ -250,14 +189,18 @@ fn a_block_that_outlives_the_ring_counts() {
 #[test]
 fn events_are_listed_filtered_and_limited() {
     let dir = tempfile::tempdir().unwrap();
-    sample(&dir.path().join("a.trace"));
-    let all = stdout(&run(dir.path(), &["events", "a.trace"]));
-    assert_eq!(all.lines().count(), 9, "{all}");
-    assert!(
-        all.contains("grown, block 2.0 MiB, 35.0 µs in the driver"),
-        "{all}"
-    );
-    assert!(all.contains("free 1.0 MiB, of 80.0 GiB, result 2"), "{all}");
+    at_fixed_times(&sample(&dir.path().join("a.trace")), 8);
+    insta::assert_snapshot!(printed(dir.path(), &["events", "a.trace"], 0), @"
+    event      seconds   thread kind           class      gpu  address                  size
+        0     0.000000       77 reserve        device       0  0x1000                2.0 MiB
+        1     0.001000       77 alloc          device       0  0x1000                1.0 MiB grown, block 2.0 MiB, 35.0 µs in the driver
+        2     0.002000       77 reserve        device       0  0x2000                2.0 MiB
+        3     0.003000       77 alloc          device       0  0x2000                2.0 MiB grown, block 2.0 MiB, 35.0 µs in the driver
+        4     0.004000       77 tensor-alloc   tensor       0  0x1000              512.0 KiB, allocated 512.0 KiB, reserved 2.0 MiB
+        5     0.005000       77 free           device       0  0x2000                2.0 MiB, block 2.0 MiB
+        6     0.006000       77 alloc          device       0  0x2000                1.0 MiB hit, block 2.0 MiB, 35.0 µs in the driver
+        7     0.007000       77 out-of-memory  device       0  0x0                 100.0 GiB, free 1.0 MiB, of 80.0 GiB, result 2
+    ");
     let some = stdout(&run(
         dir.path(),
         &["events", "--kind", "alloc,free", "--limit", "2", "a.trace"],

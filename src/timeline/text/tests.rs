@@ -38,28 +38,30 @@ fn report(name: &str) -> TimelineReport {
 
 #[test]
 fn a_plot_in_characters() {
-    let text = Shown(&report("train"), 10).to_string();
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(
-        lines[2],
-        "gpu 0: █ tensors, ▓ at times, ░ reserved by the framework"
-    );
-    assert_eq!(lines[3], "  28.0 MiB ┤░░░░");
-    let expected = [
-        "           ┤░░▓░",
-        "           ┤░░▓░",
-        "   8.0 MiB ┤░░▓░",
-        "           ┤░░▓░",
-        "           ┤░███",
-        "           ┤░███",
-        "         0 └────",
-        "         0 s2.00 s",
-        "     train   █▒",
-    ];
-    assert_eq!(lines[10..16], expected[..6], "{text}");
-    assert_eq!((lines[17], lines[19]), (expected[6], expected[8]), "{text}");
-    assert!(
-        text.contains("tensors                    14.0 MiB"),
-        "{text}"
-    );
+    insta::assert_snapshot!(Shown(&report("train"), 10), @"
+    train
+
+    gpu 0: █ tensors, ▓ at times, ░ reserved by the framework
+      28.0 MiB ┤░░░░
+      24.0 MiB ┤░░░░
+               ┤░░░░
+               ┤░░░░
+               ┤░░░░
+      16.0 MiB ┤░░░░
+               ┤░░░░
+               ┤░░▓░
+               ┤░░▓░
+       8.0 MiB ┤░░▓░
+               ┤░░▓░
+               ┤░███
+               ┤░███
+               ┤░███
+             0 └────
+              2.00 s
+         train   █▒
+
+                                   most      at
+    tensors                    14.0 MiB  1.0 µs
+    reserved by the framework  28.0 MiB  1.0 µs
+    ");
 }
