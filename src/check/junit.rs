@@ -35,7 +35,9 @@ pub fn document(all: &[Checked]) -> Result<String> {
             let case = BytesStart::new("testcase")
                 .with_attributes([("classname", "gpushim"), ("name", outcome.name.as_str())]);
             xml.write_event(Event::Start(case))?;
-            let message = [("message", outcome.text.as_str())];
+            // A reader takes a line feed in an attribute for a space.
+            let text = outcome.text.replace('\n', " ");
+            let message = [("message", text.as_str())];
             match outcome.status {
                 Status::Passed => {
                     xml.write_event(Event::Start(BytesStart::new("system-out")))?;

@@ -140,8 +140,7 @@ mod tests {
               <system-out>1.0 GiB</system-out>
             </testcase>
             <testcase classname="gpushim" name="growth: x, y">
-              <failure message="100 % &lt;by&gt; &quot;f&quot;
-        ::warning::"/>
+              <failure message="100 % &lt;by&gt; &quot;f&quot; ::warning::"/>
             </testcase>
             <testcase classname="gpushim" name="leaks">
               <skipped message="not told"/>

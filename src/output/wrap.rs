@@ -47,7 +47,9 @@ pub fn cut_to_lines(text: &str, width: usize, most: usize) -> Vec<String> {
         lines.truncate(most);
         if let Some(last) = lines.last_mut() {
             while letters(last) >= width && last.pop().is_some() {}
-            let kept = last.trim_end_matches([' ', ',', ';', ':', '.', '(']).len();
+            let kept = last
+                .trim_end_matches([' ', ',', ';', ':', '.', '(', '…'])
+                .len();
             last.truncate(kept);
             last.push('…');
         }
@@ -136,5 +138,6 @@ mod tests {
         );
         assert_eq!(cut_to_lines("one two", 8, 2), ["one two"]);
         assert_eq!(cut_to_lines("abcdefgh ijk", 8, 1), ["abcdefg…"]);
+        assert_eq!(cut_to_lines("abc… ijk", 4, 1), ["abc…"]);
     }
 }

@@ -48,13 +48,13 @@ impl Anomalies {
                 "blocks are more than can be numbered, and left out",
             ),
         ];
-        let first = self.first.map_or(String::new(), |event| {
-            format!("; the first is event {event}")
-        });
         let some = counts.into_iter().filter(|(count, _)| *count > 0);
         let mut sentences: Vec<String> = some
-            .map(|(count, what)| format!("{count} {what}{first}"))
+            .map(|(count, what)| format!("{count} {what}"))
             .collect();
+        if let (Some(event), Some(last)) = (self.first, sentences.last_mut()) {
+            *last += &format!("; the first of all these is event {event}");
+        }
         if self.made_before > 0 {
             sentences.push(format!(
                 "{} blocks were {MADE_BEFORE}: they are the first requests",
