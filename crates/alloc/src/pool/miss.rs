@@ -4,7 +4,7 @@
 use super::backing::mapping::{Mapping, Mode, PageSource};
 use super::backing::space::Piece;
 use super::block::State as Is;
-use super::miss_state::{CREATE, Misses};
+use super::miss_state::{CREATE, MissGuard, Misses, unlocked};
 use super::serve::{Pool, pack};
 use super::types::Backing;
 use crate::driver::Driver;
@@ -51,7 +51,7 @@ impl<D: Driver> Pool<D> {
     fn search(
         &self,
         driver: &D,
-        misses: &mut Misses<D::Error>,
+        misses: &mut MissGuard<'_, D>,
         stream: Stream,
         bytes: u64,
         mode: Mode,
@@ -62,18 +62,18 @@ impl<D: Driver> Pool<D> {
                     return Ok(grant);
                 }
                 if self.is_tight(bytes) {
-                    if let Some(grant) = self.take_ordered(driver, stream, bytes) {
+                    if let Some(grant) = self.take_ordered(driver, misses, stream, bytes) {
                         return Ok(grant);
                     }
                     if self.is_pages() && !stream.is_ordered() {
-                        self.finish_for_all(driver);
+                        self.finish_for_all(driver, misses);
                     }
                 }
                 None
             }
             Mode::Again => {
-                self.reap(driver);
-                if !driver.make_room(self.id(), false) {
+                self.reap(driver, misses);
+                if !unlocked(misses, || driver.make_room(self.id(), false)) {
                     return Err(D::OUT_OF_MEMORY);
                 }
                 None
@@ -81,16 +81,16 @@ impl<D: Driver> Pool<D> {
             Mode::Short => self.order_behind_all(driver, stream),
             Mode::Late => {
                 self.state.lock().give_up();
-                self.finish_all(driver);
-                self.reap(driver);
-                driver.make_room(self.id(), true);
+                self.finish_all(driver, misses);
+                self.reap(driver, misses);
+                unlocked(misses, || driver.make_room(self.id(), true));
                 self.state.lock().consolidate();
                 Some(Source::Waited)
             }
             Mode::Last => {
                 // A mapping that failed in an earlier mode has fences of its own.
-                self.finish_all(driver);
-                if self.give_back(driver, u64::MAX, 0) == 0 {
+                self.finish_all(driver, misses);
+                if self.give_back(driver, misses, u64::MAX, 0) == 0 {
                     return Err(D::OUT_OF_MEMORY);
                 }
                 None
@@ -111,7 +111,7 @@ impl<D: Driver> Pool<D> {
     fn grow_beside_caches(
         &self,
         driver: &D,
-        misses: &mut Misses<D::Error>,
+        misses: &mut MissGuard<'_, D>,
         stream: Stream,
         bytes: u64,
     ) -> Option<Grant> {
@@ -126,7 +126,7 @@ impl<D: Driver> Pool<D> {
     fn grow(
         &self,
         driver: &D,
-        misses: &mut Misses<D::Error>,
+        misses: &mut MissGuard<'_, D>,
         stream: Stream,
         bytes: u64,
         mode: Mode,
@@ -135,7 +135,7 @@ impl<D: Driver> Pool<D> {
         let need = state.block_bytes(bytes);
         if let Backing::Whole(home) = state.settings.backing {
             drop(state);
-            return self.grow_whole(driver, home, stream, bytes, mode);
+            return self.grow_whole(driver, misses, home, stream, bytes, mode);
         }
         if !state.space.is_reserved {
             drop(state);
@@ -147,7 +147,7 @@ impl<D: Driver> Pool<D> {
             return Err(D::OUT_OF_MEMORY);
         };
         drop(state);
-        self.take_back(driver, &mapping);
+        self.take_back(driver, misses, &mapping);
         let mut handles = Vec::with_capacity(mapping.fills.len());
         let new = mapping.new_bytes();
         let result = if self.is_beyond(new) || !driver.admit(self.device, new) {
@@ -202,9 +202,9 @@ impl<D: Driver> Pool<D> {
 
     /// Gives pieces that fit no gap of a mapping back to the driver, after their work is complete.
     /// Puts a piece back if that fails.
-    fn take_back(&self, driver: &D, mapping: &Mapping) {
+    fn take_back(&self, driver: &D, misses: &mut MissGuard<'_, D>, mapping: &Mapping) {
         for (id, address, piece) in &mapping.given {
-            let is_over = rules::may_take_back(|| self.finish(driver, *id));
+            let is_over = rules::may_take_back(|| self.finish(driver, misses, *id));
             if is_over && self.end_piece(driver, *address, piece) {
                 self.state
                     .lock_without_caches()
@@ -278,17 +278,26 @@ impl<D: Driver> Pool<D> {
 
     /// Gives free memory back to the driver: up to `bytes` bytes or one piece more. Takes only
     /// memory that was freed at least `age` ticks ago and whose work is complete. Returns the bytes
-    /// given back. The caller holds the lock of misses.
-    pub(super) fn give_back(&self, driver: &D, bytes: u64, age: u32) -> u64 {
+    /// given back.
+    pub(super) fn give_back(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        bytes: u64,
+        age: u32,
+    ) -> u64 {
         let mut state = self.state.lock();
         state.consolidate();
         let victims = state.evict(bytes, age);
-        let backing = state.settings.backing;
+        let (backing, cleared) = (state.settings.backing, state.cleared);
         drop(state);
         let mut given = 0;
         for (id, address, piece) in victims {
             let gone = if let Backing::Whole(home) = backing {
-                self.end_allocation(driver, home, id)
+                if self.state.lock().cleared != cleared {
+                    break;
+                }
+                self.end_allocation(driver, misses, home, id)
             } else {
                 let gone = self.end_piece(driver, address, &piece);
                 let mut state = self.state.lock();
@@ -312,9 +321,9 @@ impl<D: Driver> Pool<D> {
 
     /// Unmaps former places of moved pieces, and frees exported allocations, if their work is known
     /// to be complete. Returns the bytes given back to the driver.
-    pub(super) fn reap(&self, driver: &D) -> u64 {
+    pub(super) fn reap(&self, driver: &D, misses: &mut MissGuard<'_, D>) -> u64 {
         self.unmap_stale(driver, None);
-        self.end_exported(driver, false)
+        self.end_exported(driver, misses, false)
     }
 
     fn unmap_stale(&self, driver: &D, handle: Option<u64>) {

@@ -1,6 +1,7 @@
 //! Data for requests that find no free memory.
 
 use crate::driver::Driver;
+use parking_lot::MutexGuard;
 
 /// Driver function that makes a piece.
 pub(super) const CREATE: &str = "cuMemCreate";
@@ -15,6 +16,22 @@ pub(super) struct Misses<E> {
     /// Last call about pieces in the present request that ran out of memory, with its error and the
     /// bytes still needed.
     pub short: Option<(&'static str, E, u64)>,
+}
+
+/// Lock of a pool's misses, as a miss holds it.
+pub(super) type MissGuard<'a, D> = MutexGuard<'a, Misses<<D as Driver>::Error>>;
+
+/// Waits for the GPU without the lock of misses. The work may itself wait for a thread that needs
+/// the pool, or that is about to capture.
+pub(super) fn unlocked<E: Copy, T>(
+    misses: &mut MutexGuard<'_, Misses<E>>,
+    wait: impl FnOnce() -> T,
+) -> T {
+    // A miss of another thread must not leave its shortage here.
+    let short = misses.short;
+    let result = MutexGuard::unlocked(misses, wait);
+    misses.short = short;
+    result
 }
 
 impl<E: Copy> Misses<E> {

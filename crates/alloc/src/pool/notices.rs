@@ -153,8 +153,8 @@ impl<D: Driver> Pool<D> {
     /// until the capture ends.
     pub fn capture_began(&self, capture: u64) {
         // A thread that makes a fence holds this lock, so no fence is being made when the capture
-        // begins. A thread that waits for the device may hold it for longer, and the capture must
-        // not wait forever.
+        // begins. A driver call under the lock may take longer, and the capture must not wait
+        // forever.
         let _misses = self.misses.try_lock_for(PATIENCE);
         self.state.lock().captures.began(capture);
     }
@@ -231,6 +231,7 @@ impl<E: Copy> State<E> {
         (self.stats.live, self.stats.quarantined, self.stats.reserved) = (0, 0, 0);
         (self.captures, self.queues) = (before.captures, queues);
         self.captures.forget(|_| true);
+        (self.leaving, self.cleared) = (before.leaving, before.cleared + 1);
         events
     }
 }

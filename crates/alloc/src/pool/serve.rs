@@ -18,7 +18,7 @@ pub struct Pool<D: Driver> {
     is_pages: bool,
     pub(super) state: Shared<D::Event>,
     /// Held by a miss from its first look for memory until the memory is in place: misses take
-    /// turns.
+    /// turns. Released while the host waits for the GPU.
     pub(super) misses: Mutex<Misses<D::Error>>,
     /// Reserved addresses of pages, as encoded by [`pack`]; 0 until there are any.
     pub(super) range: AtomicU64,
@@ -101,7 +101,7 @@ impl<D: Driver> Pool<D> {
         }
         let state = self.state.lock_without_caches();
         match state.find(address) {
-            None if state.leaving == address => {
+            None if state.leaving.contains(&address) => {
                 drop(state);
                 self.sees_off(address)
             }
@@ -127,7 +127,7 @@ impl<D: Driver> Pool<D> {
         loop {
             let state = self.state.lock();
             let is_ours = state.find(address).is_some();
-            if is_ours || state.leaving != address || address == 0 {
+            if is_ours || !state.leaving.contains(&address) {
                 return is_ours;
             }
             drop(state);

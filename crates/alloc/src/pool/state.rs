@@ -70,9 +70,11 @@ pub(super) struct State<E> {
     pub exported: Vec<Id>,
     /// True while a request may take a much larger block.
     pub is_loose: bool,
-    /// Address of the driver allocation that is being given back to the driver; 0 for none.
-    pub leaving: u64,
-    /// True while memory is being given back to the driver.
+    /// Addresses of the driver allocations that are being given back to the driver.
+    pub leaving: Vec<u64>,
+    /// Number of times that the pool forgot all its blocks, with their numbers.
+    pub cleared: u32,
+    /// True while a piece is being given back to the driver.
     pub tells: bool,
     /// Thread caches, one bit each, that may have blocks or counts to report.
     pub in_caches: u64,
@@ -98,7 +100,8 @@ impl<E: Copy> State<E> {
             calm: 0,
             exported: Vec::new(),
             is_loose: false,
-            leaving: 0,
+            leaving: Vec::new(),
+            cleared: 0,
             tells: false,
             in_caches: 0,
             served: 0,

@@ -14,11 +14,11 @@ impl<D: Driver> Pool<D> {
     /// Gives free memory back to the driver until at most `keep` bytes are held, if its work is
     /// known to be complete. Returns the bytes given back.
     pub fn trim(&self, driver: &D, keep: u64) -> u64 {
-        let _misses = self.misses.lock();
+        let mut misses = self.misses.lock();
         self.refresh(driver);
-        let reaped = self.reap(driver);
+        let reaped = self.reap(driver, &mut misses);
         let held = self.stats().reserved;
-        let given = reaped + self.give_back(driver, held.saturating_sub(keep), 0);
+        let given = reaped + self.give_back(driver, &mut misses, held.saturating_sub(keep), 0);
         if keep == 0 {
             let mut state = self.state.lock();
             state.calm = state.stats.freed_bytes;
@@ -40,33 +40,33 @@ impl<D: Driver> Pool<D> {
     /// this pool for longer than `patience`: it may wait for the caller. Returns the bytes given
     /// back.
     pub fn make_room(&self, driver: &D, waits: bool, patience: Duration) -> u64 {
-        let Some(_misses) = self.misses.try_lock_for(patience) else {
+        let Some(mut misses) = self.misses.try_lock_for(patience) else {
             return 0;
         };
         self.refresh(driver);
         if waits {
             self.state.lock().give_up();
-            self.finish_all(driver);
+            self.finish_all(driver, &mut misses);
         }
-        self.reap(driver) + self.give_back(driver, u64::MAX, 0)
+        self.reap(driver, &mut misses) + self.give_back(driver, &mut misses, u64::MAX, 0)
     }
 
     /// Gives back about `bytes` bytes of free memory that no work uses, because another process
     /// lacks memory. Does not wait for work, and waits for other threads in this pool no longer
     /// than `patience`. Returns the bytes given back.
     pub fn give_complete(&self, driver: &D, bytes: u64, patience: Duration) -> u64 {
-        let Some(_misses) = self.misses.try_lock_for(patience) else {
+        let Some(mut misses) = self.misses.try_lock_for(patience) else {
             return 0;
         };
         self.refresh(driver);
-        self.reap(driver) + self.give_back(driver, bytes, 0)
+        self.reap(driver, &mut misses) + self.give_back(driver, &mut misses, bytes, 0)
     }
 
     /// Advances the background thread's clock by one tick. Gives back memory that was freed
     /// [`TICKS_TO_DECAY`] ticks ago and not requested since, if its work is complete. Returns the
     /// bytes given back.
     pub fn decay(&self, driver: &D) -> u64 {
-        let Some(_misses) = self.misses.try_lock() else {
+        let Some(mut misses) = self.misses.try_lock() else {
             return 0;
         };
         let mut state = self.state.lock();
@@ -77,7 +77,8 @@ impl<D: Driver> Pool<D> {
         }
         drop(state);
         self.refresh(driver);
-        let given = self.reap(driver) + self.give_back(driver, u64::MAX, TICKS_TO_DECAY);
+        let given = self.reap(driver, &mut misses)
+            + self.give_back(driver, &mut misses, u64::MAX, TICKS_TO_DECAY);
         self.state.lock().queues.shrink();
         given
     }
@@ -283,7 +284,7 @@ impl<D: Driver> Pool<D> {
     /// back: the sum of free and held bytes is wrong then.
     pub fn returns(&self) -> Option<u64> {
         let state = self.state.lock();
-        (!state.tells).then_some(state.stats.released)
+        (!state.tells && state.leaving.is_empty()).then_some(state.stats.released)
     }
 
     /// Bytes held from the driver; `None` while another thread has the lock. For callers that must

@@ -1,6 +1,7 @@
 //! Fences of a pool: queries of complete work, and streams that wait for other streams.
 
 use super::block::{Id, State as Is};
+use super::miss_state::{MissGuard, unlocked};
 use super::serve::Pool;
 use super::state::State;
 use crate::driver::Driver;
@@ -211,7 +212,13 @@ impl<D: Driver> Pool<D> {
     /// Takes a free block that other work may still use. The stream, or else the host, waits for
     /// this work. No other thread can take the block during the wait. `None` if there is no such
     /// block or the wait fails.
-    pub(super) fn take_ordered(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
+    pub(super) fn take_ordered(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        stream: Stream,
+        bytes: u64,
+    ) -> Option<Grant> {
         let mut state = self.state.lock();
         let (orders, waits) = state.ways(stream);
         let may_order = rules::may_call(Call::Order, state.captures.is_open());
@@ -231,9 +238,13 @@ impl<D: Driver> Pool<D> {
             fence,
             freed_on,
         };
+        let cleared = state.cleared;
         drop(state);
-        let source = self.order_behind(driver, stream, &after);
+        let source = self.order_behind(driver, misses, stream, &after);
         let mut state = self.state.lock();
+        if state.cleared != cleared {
+            return None;
+        }
         let Some(source) = source else {
             state.leave(id, &after);
             return None;
@@ -243,7 +254,13 @@ impl<D: Driver> Pool<D> {
     }
 
     /// Makes a stream, or else the host, wait for a fence of a queue. `None` if that is impossible.
-    fn order_behind(&self, driver: &D, stream: Stream, after: &After) -> Option<Source> {
+    fn order_behind(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        stream: Stream,
+        after: &After,
+    ) -> Option<Source> {
         let mut state = self.state.lock();
         let (orders, _) = state.ways(stream);
         let queue = state.queues.of(stream);
@@ -257,7 +274,7 @@ impl<D: Driver> Pool<D> {
         let close = || self.close(driver, after.queue, after.freed_on?);
         let (fence, event) = covering.or_else(close)?;
         if !orders {
-            driver.wait(event).ok()?;
+            unlocked(misses, || driver.wait(event)).ok()?;
             let mut state = self.state.lock();
             let at = state.queues.at(after.queue)?;
             at.fences.completed(fence);
@@ -313,17 +330,24 @@ impl<D: Driver> Pool<D> {
     }
 
     /// Waits until all work that used free blocks is complete, as far as the host can wait for it.
-    pub(super) fn finish_all(&self, driver: &D) {
-        self.finish_queues(driver, |_| true);
+    pub(super) fn finish_all(&self, driver: &D, misses: &mut MissGuard<'_, D>) {
+        self.finish_queues(driver, misses, |_| true);
     }
 
     /// Waits until the work is complete that was submitted before frees of `cudaMalloc` memory, as
     /// far as the host can wait for it. Natively each of these frees waited.
-    pub(super) fn finish_for_all(&self, driver: &D) {
-        self.finish_queues(driver, |stream| stream.is_some_and(|one| !one.is_ordered()));
+    pub(super) fn finish_for_all(&self, driver: &D, misses: &mut MissGuard<'_, D>) {
+        self.finish_queues(driver, misses, |stream| {
+            stream.is_some_and(|one| !one.is_ordered())
+        });
     }
 
-    fn finish_queues(&self, driver: &D, chosen: impl Fn(Option<Stream>) -> bool) {
+    fn finish_queues(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        chosen: impl Fn(Option<Stream>) -> bool,
+    ) {
         let mut next = 0;
         while let Some(queue) = self.pending_from(next) {
             next = queue + 1;
@@ -334,9 +358,12 @@ impl<D: Driver> Pool<D> {
             let may_wait = rules::may_call(Call::Wait, self.state.lock().captures.is_open());
             let finished = if may_wait {
                 let latest = self.latest(driver, queue);
-                latest.and_then(|(fence, event)| driver.wait(event).ok().map(|()| fence))
+                latest.and_then(|(fence, event)| {
+                    let waited = unlocked(misses, || driver.wait(event));
+                    waited.is_ok().then_some(fence)
+                })
             } else {
-                self.finish_beside(driver, queue)
+                self.finish_beside(driver, misses, queue)
             };
             if let Some(fence) = finished {
                 let mut state = self.state.lock();
@@ -350,14 +377,16 @@ impl<D: Driver> Pool<D> {
 
     /// Waits, while streams capture, until the work on a queue's free blocks is complete. Returns
     /// the fence that is complete then.
-    fn finish_beside(&self, driver: &D, queue: u32) -> Option<u64> {
-        let wait = |event| driver.wait_beside(event).is_ok();
+    fn finish_beside(&self, driver: &D, misses: &mut MissGuard<'_, D>, queue: u32) -> Option<u64> {
+        let wait = |misses: &mut MissGuard<'_, D>, event| {
+            unlocked(misses, || driver.wait_beside(event)).is_ok()
+        };
         let mut state = self.state.lock();
         let at = state.queues.at(queue)?;
         if !at.fences.lacks_record() {
             let (fence, event) = at.fences.last()?;
             drop(state);
-            return wait(event).then_some(fence);
+            return wait(misses, event).then_some(fence);
         }
         let stream = at.stream?;
         let fence = at.fences.close_if_joined();
@@ -369,14 +398,15 @@ impl<D: Driver> Pool<D> {
             state.queues.at(queue)?.fences.recorded(fence, event);
             state.queues.pends(queue);
             drop(state);
-            return wait(event).then_some(fence);
+            return wait(misses, event).then_some(fence);
         }
-        driver.drain(stream).ok().map(|()| fence)
+        let drained = unlocked(misses, || driver.drain(stream));
+        drained.is_ok().then_some(fence)
     }
 
     /// Waits until the work that used a block is complete. Returns false if the host cannot wait
     /// for it.
-    pub(super) fn finish(&self, driver: &D, id: u32) -> bool {
+    pub(super) fn finish(&self, driver: &D, misses: &mut MissGuard<'_, D>, id: u32) -> bool {
         let mut state = self.state.lock();
         if state.is_complete(id) {
             return true;
@@ -397,7 +427,7 @@ impl<D: Driver> Pool<D> {
         else {
             return false;
         };
-        if driver.wait(event).is_err() {
+        if unlocked(misses, || driver.wait(event)).is_err() {
             return false;
         }
         if let Some(at) = self.state.lock().queues.at(queue) {

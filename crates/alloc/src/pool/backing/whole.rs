@@ -6,6 +6,7 @@ use super::space::Piece;
 use crate::driver::{Driver, Home};
 use crate::handles::Stream;
 use crate::pool::block::{Block, Id, State as Is};
+use crate::pool::miss_state::{MissGuard, unlocked};
 use crate::pool::serve::Pool;
 use crate::pool::state::State;
 use crate::pool::types::Backing;
@@ -32,6 +33,7 @@ impl<D: Driver> Pool<D> {
     pub(in crate::pool) fn grow_whole(
         &self,
         driver: &D,
+        misses: &mut MissGuard<'_, D>,
         home: Home,
         stream: Stream,
         bytes: u64,
@@ -47,10 +49,10 @@ impl<D: Driver> Pool<D> {
         };
         drop(state);
         if excess > 0 {
-            if let Some(grant) = self.take_loosely(driver, stream, bytes) {
+            if let Some(grant) = self.take_loosely(driver, misses, stream, bytes) {
                 return Ok(grant);
             }
-            self.give_back(driver, excess, 0);
+            self.give_back(driver, misses, excess, 0);
         }
         if self.is_beyond(need) || !driver.admit(self.device, need) {
             return Err(D::OUT_OF_MEMORY);
@@ -68,27 +70,33 @@ impl<D: Driver> Pool<D> {
         let grant = state.grown(id, queue, bytes, Source::Grown);
         drop(state);
         if need >= PAGE {
-            self.keep_margin(driver);
+            self.keep_margin(driver, misses);
         }
         Ok(grant)
     }
 
     /// Takes a block that may exceed the request by more than usual. This is better than to give
     /// memory back and get other memory.
-    fn take_loosely(&self, driver: &D, stream: Stream, bytes: u64) -> Option<Grant> {
+    fn take_loosely(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        stream: Stream,
+        bytes: u64,
+    ) -> Option<Grant> {
         self.state.lock().is_loose = true;
         let grant = self.take(stream, bytes, true);
-        let grant = grant.or_else(|| self.take_ordered(driver, stream, bytes));
+        let grant = grant.or_else(|| self.take_ordered(driver, misses, stream, bytes));
         self.state.lock().is_loose = false;
         grant
     }
 
     /// Gives free allocations back until the device has its margin.
-    fn keep_margin(&self, driver: &D) {
+    fn keep_margin(&self, driver: &D, misses: &mut MissGuard<'_, D>) {
         if let Some((free, total)) = driver.memory_info(self.device) {
             let margin = (total / MARGIN_PART).max(MARGIN_FLOOR);
             if free < margin {
-                self.give_back(driver, margin - free, 0);
+                self.give_back(driver, misses, margin - free, 0);
             }
         }
     }
@@ -96,17 +104,27 @@ impl<D: Driver> Pool<D> {
     /// Gives the allocation of a block that is in no bin back to the driver. The pool forgets it
     /// first, because the driver may give its address to another pool or to the program at once.
     /// Returns true if the driver took it.
-    pub(in crate::pool) fn end_allocation(&self, driver: &D, home: Home, id: Id) -> bool {
+    pub(in crate::pool) fn end_allocation(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        home: Home,
+        id: Id,
+    ) -> bool {
         let mut state = self.state.lock();
         let block = state.slab.at(id);
         let (address, bytes, is_exported) = (block.address, block.size, block.exported);
         state.evicted(id, address, Piece::new(0, bytes));
-        (state.leaving, state.tells) = (address, true);
+        state.leaving.push(address);
+        let cleared = state.cleared;
         drop(state);
-        let is_gone = driver.release(home, address, bytes).is_ok();
+        let is_gone = unlocked(misses, || driver.release(home, address, bytes)).is_ok();
         let mut state = self.state.lock();
-        (state.leaving, state.tells) = (0, false);
-        if !is_gone && let Some(id) = state.allocated(address, bytes) {
+        state.leaving.retain(|other| *other != address);
+        if !is_gone
+            && state.cleared == cleared
+            && let Some(id) = state.allocated(address, bytes)
+        {
             state.slab.at_mut(id).exported = is_exported;
             match is_exported {
                 true => state.exported.push(id),
@@ -125,30 +143,41 @@ impl<D: Driver> Pool<D> {
     /// Gives the allocations of freed exported blocks back to the driver, after their work. Returns
     /// the bytes given back.
     pub fn release_exported(&self, driver: &D) -> u64 {
-        let Some(_misses) = self.misses.try_lock_for(PATIENCE) else {
+        let Some(mut misses) = self.misses.try_lock_for(PATIENCE) else {
             return 0;
         };
-        self.end_exported(driver, true)
+        self.end_exported(driver, &mut misses, true)
     }
 
-    /// Does the work of [`Pool::release_exported`] under the lock of misses. Without `waits`, frees
-    /// only allocations whose work is known to be complete.
-    pub(in crate::pool) fn end_exported(&self, driver: &D, waits: bool) -> u64 {
-        let mut state = self.state.lock();
+    /// Does the work of [`Pool::release_exported`] in a miss. Without `waits`, frees only
+    /// allocations whose work is known to be complete.
+    pub(in crate::pool) fn end_exported(
+        &self,
+        driver: &D,
+        misses: &mut MissGuard<'_, D>,
+        waits: bool,
+    ) -> u64 {
+        let state = self.state.lock();
         let Backing::Whole(home) = state.settings.backing else {
             return 0;
         };
-        let exported = std::mem::take(&mut state.exported);
+        let exported = state.exported.clone();
         drop(state);
         let mut given = 0;
         for id in exported {
-            let (is_complete, bytes) = {
-                let state = self.state.lock();
-                (state.is_complete(id), state.slab.at(id).size)
+            if waits {
+                self.finish(driver, misses, id);
+            }
+            // During a wait, another thread may have freed it, or its context may have ended.
+            let mut state = self.state.lock();
+            let at = state.exported.iter().position(|other| *other == id);
+            let Some(at) = at.filter(|_| state.is_complete(id)) else {
+                continue;
             };
-            if !is_complete && (!waits || !self.finish(driver, id)) {
-                self.state.lock().exported.push(id);
-            } else if self.end_allocation(driver, home, id) {
+            state.exported.swap_remove(at);
+            let bytes = state.slab.at(id).size;
+            drop(state);
+            if self.end_allocation(driver, misses, home, id) {
                 given += bytes;
             }
         }

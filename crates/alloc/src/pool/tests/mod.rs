@@ -18,4 +18,5 @@ mod regressions;
 mod shortage;
 mod thread_cache;
 mod threads;
+mod waiting;
 mod whole;

@@ -36,7 +36,16 @@ pub struct Slow {
     /// Number of events recorded and not retired.
     events: AtomicU64,
     /// Runs once, in the next call that frees memory or makes a stream wait.
-    pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub meanwhile: Once,
+    /// Runs once, in the next call in which the host waits.
+    pub in_wait: Once,
+}
+
+type Once = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
+fn run(once: &Once) {
+    let chosen = once.lock().take();
+    chosen.into_iter().for_each(|what| what());
 }
 
 impl Slow {
@@ -53,7 +62,8 @@ impl Slow {
             next: AtomicU64::new(1),
             recorded: AtomicU64::new(0),
             events: AtomicU64::new(0),
-            meanwhile: Mutex::new(None),
+            meanwhile: Once::default(),
+            in_wait: Once::default(),
         }
     }
 
@@ -70,11 +80,6 @@ impl Slow {
         let before = memory.live.range(..address + bytes).next_back();
         assert!(before.is_none_or(|(other, size)| other + size <= address));
         memory.live.insert(address, bytes);
-    }
-
-    fn run_meanwhile(&self) {
-        let meanwhile = self.meanwhile.lock().take();
-        meanwhile.into_iter().for_each(|what| what());
     }
 
     fn returned(&self, address: u64) {
@@ -137,7 +142,7 @@ impl Driver for Slow {
     fn destroy(&self, _: i32, handle: u64, bytes: u64) {
         let piece = self.memory.lock().pieces.remove(&handle);
         assert_eq!(piece, Some((bytes, 0)));
-        self.run_meanwhile();
+        run(&self.meanwhile);
     }
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), OutOfMemory> {
         self.put(address, bytes, handle);
@@ -161,6 +166,7 @@ impl Driver for Slow {
         Ok(address)
     }
     fn release(&self, _: Home, address: u64, bytes: u64) -> Result<(), OutOfMemory> {
+        run(&self.in_wait);
         let handle = self.take(address, bytes);
         self.destroy(0, handle, bytes);
         Ok(())
@@ -170,13 +176,14 @@ impl Driver for Slow {
         Ok(self.recorded.fetch_add(1, Ordering::Relaxed))
     }
     fn order(&self, _: Stream, _: u64) -> Result<(), OutOfMemory> {
-        self.run_meanwhile();
+        run(&self.meanwhile);
         Ok(())
     }
     fn is_complete(&self, event: u64) -> Result<bool, OutOfMemory> {
         Ok(event + self.delay < self.recorded.fetch_add(1, Ordering::Relaxed))
     }
     fn wait(&self, _: u64) -> Result<(), OutOfMemory> {
+        run(&self.in_wait);
         Ok(())
     }
     fn retire(&self, _: u64) {
