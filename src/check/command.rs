@@ -134,7 +134,7 @@ impl Args {
 
 /// Parses `2GiB`, `512M`, `1.5 GB`.
 fn size(text: &str) -> Result<u64> {
-    gpushim_config::size(text).ok_or_else(|| failed!("expected a size like 2GiB or 512M"))
+    gpushim_config::amount(text).ok_or_else(|| failed!("expected a size like 2GiB or 512M"))
 }
 
 /// Parses `2%` or `2` to 0.02.

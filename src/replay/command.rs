@@ -6,7 +6,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::progress::Bar;
 use crate::error::{Result, failed};
 use gpushim_alloc::Reuse;
-use gpushim_config::size;
+use gpushim_config::amount;
 use gpushim_simulate::replay::{self, Policy, ReplayDevice};
 
 /// Serve the requests of a recording again with other allocators, without a GPU, and show the memory
@@ -76,7 +76,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 fn bytes(text: &str) -> Result<u64> {
-    size(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
+    amount(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 fn decay(text: &str) -> Result<u64> {

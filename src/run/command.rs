@@ -21,6 +21,9 @@ use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
 /// Run a program and record its GPU memory, with the call stack of each allocation; when it ends,
 /// say what stood out.
 ///
+/// The program's memory comes from the driver, as natively, unless an option or a variable asks for
+/// gpushim's pool: --pool, --policy, --limit, --takeover, --elastic, --reuse, --cache-max or --decay.
+///
 /// What follows the program's name is its own. Signals, exit code and terminal are the program's, as if
 /// it ran alone. Each rank of a job (torchrun, mpirun, srun) writes its own trace, and rank 0 names the
 /// findings of all traces that it can read.
@@ -32,7 +35,10 @@ use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
   gpushim run --limit 20G --trace out/%h-%p.trace ./solver
   gpushim run torchrun --nproc-per-node 8 train.py    # or: srun gpushim run python train.py")]
 pub struct Args {
-    /// The allocation policy (GPUSHIM_POLICY).
+    /// Serve cudaMalloc and cudaMallocAsync from gpushim's pool; the same as --policy auto.
+    #[arg(long, conflicts_with = "policy")]
+    pool: bool,
+    /// The allocation policy; off, which only records, unless a pool is asked for (GPUSHIM_POLICY).
     #[arg(long)]
     policy: Option<OsString>,
     /// Order of a freed block's next use (GPUSHIM_REUSE).
@@ -155,6 +161,9 @@ impl Args {
         if name == STACKS && self.no_stacks {
             return Some("off".into());
         }
+        if name == POLICY && self.pool {
+            return Some("auto".into());
+        }
         let mut options = self.options().into_iter();
         let option = options.find(|(variable, _)| *variable == name);
         option.and_then(|(_, value)| value.clone())
@@ -168,6 +177,13 @@ impl Args {
             self.given(name).or_else(in_environment)
         };
         set(name).or_else(|| {
+            if name == POLICY
+                && POOLS
+                    .iter()
+                    .any(|one| set(one).is_some_and(|it| it != "off"))
+            {
+                return None;
+            }
             let own = DEFAULTS.iter().find(|(variable, _)| *variable == name);
             own.map(|(_, value)| value.into())
         })
@@ -190,9 +206,21 @@ fn period(text: &str) -> Result<Period> {
 
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
-/// The variables that `run` sets by itself: stacks, owners, and all events within a budget of the
-/// disk.
-const DEFAULTS: [(&str, &str); 4] = [
+/// The variable of `--pool` and `--policy`.
+const POLICY: &str = "GPUSHIM_POLICY";
+/// The variables that ask for a pool, unless they are `off`.
+const POOLS: [&str; 6] = [
+    "GPUSHIM_REUSE",
+    "GPUSHIM_LIMIT",
+    "GPUSHIM_CACHE_MAX",
+    "GPUSHIM_DECAY",
+    "GPUSHIM_TAKEOVER",
+    "GPUSHIM_ELASTIC",
+];
+/// The variables that `run` sets by itself: no pool, stacks, owners, and all events within a budget
+/// of the disk.
+const DEFAULTS: [(&str, &str); 5] = [
+    (POLICY, "off"),
     (STACKS, "all"),
     ("GPUSHIM_OWNERS", "auto"),
     ("GPUSHIM_TRACE_MODE", "full"),
@@ -206,6 +234,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let [program, rest @ ..] = args.command.as_slice() else {
         return Err(failed!("run nothing: name a program"));
     };
+    if program.as_encoded_bytes().starts_with(b"-") {
+        return Err(failed!(
+            "use {}: `gpushim run` has no such option; `gpushim run --help` lists them",
+            Path::new(program).display()
+        ));
+    }
     let mut command = Command::new(program);
     command.args(rest).env(
         "LD_PRELOAD",

@@ -10,7 +10,7 @@ use crate::cli::terminal::{print_json, print_text};
 use crate::error::{Result, failed};
 use crate::output::answer::{Answer, Shown, Subject};
 use crate::output::envelope::Envelope;
-use gpushim_config::size;
+use gpushim_config::amount;
 use gpushim_simulate::tune::{Options, Recorded, tune};
 
 /// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for
@@ -93,7 +93,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
 }
 
 fn bytes(text: &str) -> Result<u64> {
-    size(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
+    amount(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 fn share(text: &str) -> Result<f64> {

@@ -44,6 +44,56 @@ fn run_sets_the_environment_and_hands_on_the_exit_code() {
 }
 
 #[test]
+fn run_only_records_unless_a_pool_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = |args: &[&str], variable: (&str, &str)| {
+        let program = ["--", "sh", "-c", "echo policy=$GPUSHIM_POLICY"];
+        let mut command = run_command(dir.path(), &[args, &program].concat());
+        let output = command.env(variable.0, variable.1).output().unwrap();
+        stdout(&output).trim().to_string()
+    };
+    let none = ("GPUSHIM_LOG", "warn");
+    assert_eq!(policy(&[], none), "policy=off");
+    assert_eq!(policy(&["--stacks=off"], none), "policy=off");
+    assert_eq!(policy(&["--elastic=off"], none), "policy=off");
+    assert_eq!(policy(&["--pool"], none), "policy=auto");
+    assert_eq!(policy(&["--policy", "vmm"], none), "policy=vmm");
+    // The library's own default is the pool.
+    for args in [
+        &["--limit", "20G"][..],
+        &["--takeover"],
+        &["--elastic"],
+        &["--reuse", "strict"],
+        &["--cache-max", "1G"],
+        &["--decay", "1s"],
+    ] {
+        assert_eq!(policy(args, none), "policy=", "{args:?}");
+    }
+    assert_eq!(policy(&[], ("GPUSHIM_POLICY", "blocks")), "policy=blocks");
+    assert_eq!(policy(&[], ("GPUSHIM_LIMIT", "20G")), "policy=");
+    assert_eq!(policy(&[], ("GPUSHIM_TAKEOVER", "off")), "policy=off");
+}
+
+#[test]
+fn run_names_an_option_that_it_does_not_know() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, said) in [
+        (
+            &["--stack", "true"][..],
+            "failed to use --stack: `gpushim run` has no such option",
+        ),
+        (
+            &["--limit", "20", "true"],
+            "failed to use --limit 20: expected a size with its unit",
+        ),
+    ] {
+        let output = run_command(dir.path(), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn run_names_the_traces_that_were_written() {
     let dir = tempfile::tempdir().unwrap();
     let trace = sample(&dir.path().join("source"));

@@ -37,7 +37,7 @@ mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
 pub use values::{
-    Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, duration, size,
+    Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, amount, duration, size,
 };
 pub use variables::{AUTOPSY, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
@@ -230,7 +230,7 @@ impl Resolved {
             trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
             trace_facts: source.get(&variables::TRACE_FACTS, values::trace_facts),
             spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
-            spool_floor: source.get(&variables::SPOOL_FLOOR, size),
+            spool_floor: source.get(&variables::SPOOL_FLOOR, amount),
             stacks: source.get(&variables::STACKS, values::stacks),
             python: source.get(&variables::PYTHON, values::python),
             owners: source.get(&variables::OWNERS, values::announcements),
@@ -286,13 +286,15 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
             return default();
         };
         let text = raw.to_string_lossy();
-        let parsed = if raw.to_str().is_some() {
-            parse(text.trim())
-        } else {
-            None
+        let text = text.trim();
+        let parsed = match raw.to_str() {
+            Some(_) => parse(text)
+                .map(|value| (value, text))
+                .or_else(|| values::in_other_words(text, parse)),
+            None => None,
         };
         let (value, in_force, reason) = match parsed {
-            Some(value) => (value, text.trim().to_string(), None),
+            Some((value, word)) => (value, word.to_string(), None),
             None => {
                 let reason = format!("expected {}", variable.accepts);
                 (default(), variable.default.to_string(), Some(reason))
@@ -310,7 +312,7 @@ impl<L: Fn(&str) -> Option<OsString>> Source<L> {
         });
         self.problems.extend(reason.map(|reason| Problem {
             variable: variable.name.to_string(),
-            value: text.into_owned(),
+            value: text.to_string(),
             reason,
             instead: Some(format!("using {}", variable.default)),
         }));

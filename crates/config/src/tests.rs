@@ -151,7 +151,7 @@ fn takeover_is_a_list() {
     assert_eq!(known("torch"), Some([true, false, false]));
     assert_eq!(known(" tf ,jax"), Some([false, true, true]));
     assert_eq!(known("jax,all"), Some([true; 3]));
-    for text in ["torch,", "Torch", "pytorch", "torch jax", "off,jax", "on"] {
+    for text in ["torch,", "Torch", "pytorch", "torch jax", "off,jax"] {
         assert_eq!(known(text), None, "{text}");
     }
 }
@@ -188,6 +188,51 @@ fn empty_is_unset_and_bytes_that_are_no_text_are_a_problem() {
     });
     assert_eq!(config, default());
     assert_eq!(problems.len(), 1);
+}
+
+#[test]
+fn a_yes_or_no_is_taken_as_the_word_of_the_variable() {
+    let in_force = |name, text| {
+        let resolved = with(&[(name, text)]);
+        let mut settings = resolved.settings.into_iter();
+        let setting = settings.find(|setting| setting.variable.name == name);
+        (
+            resolved.problems.len(),
+            setting.map(|setting| setting.value),
+        )
+    };
+    for (name, yes, no) in [
+        ("GPUSHIM_STACKS", "all", "off"),
+        ("GPUSHIM_PYTHON", "on", "off"),
+        ("GPUSHIM_OWNERS", "auto", "off"),
+        ("GPUSHIM_TAKEOVER", "all", "off"),
+        ("GPUSHIM_ELASTIC", "on", "off"),
+    ] {
+        for (text, word) in [("yes", yes), ("True", yes), ("no", no), ("FALSE", no)] {
+            assert_eq!(
+                in_force(name, text),
+                (0, Some(word.to_string())),
+                "{name}={text}"
+            );
+        }
+    }
+    assert_eq!(
+        in_force("GPUSHIM_LIMIT", "no"),
+        (0, Some("none".to_string()))
+    );
+    assert_eq!(in_force("GPUSHIM_LIMIT", "yes").0, 1);
+}
+
+#[test]
+fn amounts_without_a_unit_are_asked_back() {
+    for text in ["20", "80000", "1048575"] {
+        let resolved = with(&[("GPUSHIM_LIMIT", text)]);
+        assert_eq!(resolved.problems.len(), 1, "{text}");
+    }
+    for text in ["20b", "1048576", "17179869184", "20G"] {
+        let resolved = with(&[("GPUSHIM_LIMIT", text)]);
+        assert_eq!(resolved.problems, [], "{text}");
+    }
 }
 
 #[test]
@@ -312,12 +357,12 @@ fn an_autopsy_has_stacks_unless_they_are_set() {
         (resolved.config.stacks, value)
     };
     let all = (Stacks::All, "all".to_string());
-    for value in ["1", "on", "./gpushim"] {
+    for value in ["1", "on", "yes", "./gpushim"] {
         assert_eq!(stacks(&[("GPUSHIM_AUTOPSY", value)]), all, "{value}");
         let set = stacks(&[("GPUSHIM_AUTOPSY", value), ("GPUSHIM_STACKS", "off")]);
         assert_eq!(set, (Stacks::Off, "off".to_string()));
     }
-    for value in ["0", "off", "", "yes"] {
+    for value in ["0", "off", ""] {
         let off = (Stacks::Off, "off".to_string());
         assert_eq!(stacks(&[("GPUSHIM_AUTOPSY", value)]), off, "{value}");
     }

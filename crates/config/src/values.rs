@@ -119,6 +119,34 @@ pub fn size(text: &str) -> Option<u64> {
     scaled(number, 1 << shift)
 }
 
+/// Parses a yes or a no as the variable's own word for it. Returns the value with that word. `None`
+/// if the text is neither, or if the variable has no such word.
+pub(super) fn in_other_words<T>(
+    text: &str,
+    parse: fn(&str) -> Option<T>,
+) -> Option<(T, &'static str)> {
+    let words: &[&'static str] = match text.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "1" => &["on", "all", "auto"],
+        "no" | "false" | "off" | "none" | "0" => &["off", "none"],
+        _ => return None,
+    };
+    words.iter().find_map(|word| Some((parse(word)?, *word)))
+}
+
+/// Parses a size as [`size`] does, for amounts of memory or disk: fewer bytes than 1 MiB need their
+/// unit, since `20` was hardly meant as bytes. `None` if it is no such size.
+///
+/// ```
+/// use gpushim_config::amount;
+///
+/// assert_eq!((amount("20G"), amount("20b")), (Some(20 << 30), Some(20)));
+/// assert_eq!((amount("20"), amount("0")), (None, Some(0)));
+/// ```
+pub fn amount(text: &str) -> Option<u64> {
+    let is_bare = text.ends_with(|letter: char| letter.is_ascii_digit());
+    size(text).filter(|bytes| !is_bare || *bytes == 0 || *bytes >= 1 << 20)
+}
+
 /// Parses a time like `500ms`, `10s`, `2m` or `1h`; a bare number is seconds. `None` if it is no
 /// time.
 ///
@@ -173,14 +201,14 @@ pub(super) fn policy(text: &str) -> Option<Policy> {
 pub(super) fn limit(text: &str) -> Option<Option<u64>> {
     match text {
         "none" => Some(None),
-        _ => size(text).filter(|bytes| *bytes > 0).map(Some),
+        _ => amount(text).filter(|bytes| *bytes > 0).map(Some),
     }
 }
 
 pub(super) fn cache_max(text: &str) -> Option<Option<u64>> {
     match text {
         "none" => Some(None),
-        _ => size(text).map(Some),
+        _ => amount(text).map(Some),
     }
 }
 

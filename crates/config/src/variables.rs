@@ -42,13 +42,13 @@ variables! {
          before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \
          as the driver does; for programs that read host memory after a free without synchronising. It \
          holds for `cudaMalloc`; an attribute of a stream-ordered pool decides for that pool." }
-    LIMIT = { "GPUSHIM_LIMIT", "none", "a size like 512M, 1.5g or 2GiB, or none",
+    LIMIT = { "GPUSHIM_LIMIT", "none", "a size with its unit, like 512M, 1.5g or 2GiB, or none",
         "The most device memory that the process may hold, bytes per device. `cuMemGetInfo` reports it as the \
          total; a request beyond it is an out-of-memory error. Memory that a graph allocates when it runs is the \
          driver's and does not count. Counted is what the driver takes: granules of 2 MiB, which allocations of up \
          to 1 MiB share, and of 32 MiB in pools of its own (policy `off`; pools that other processes can import). A \
          request is refused where less than a granule is left. An array has granules to itself." }
-    CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size like 512M, 1.5g or 2GiB, 0, or none",
+    CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size with its unit, like 512M, 1.5g or 2GiB, 0, or none",
         "The most freed memory that is kept for reuse, bytes per device. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off",
         "Cached memory that was not used for this time is returned to the driver, by a background thread." }
@@ -70,11 +70,11 @@ variables! {
         "Which facts about the process a trace contains. `masked`: the command line, with values that look like \
          secrets replaced by `***`, the executable, the working directory and the host. `all`: the same, with \
          nothing replaced. `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
-    SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size like 512M, 1.5g or 2GiB, or none",
+    SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size with its unit, like 512M, 1.5g or 2GiB, or none",
         "The most bytes that the files of the mode `full` may have, for each process; beyond that the oldest parts are \
          deleted. `gpushim run` sets 4G: a whole day of 13,000 events a second, at the 3 to 4 bytes that an event of a \
          training takes; with the trace itself a process takes at most 4.2 GiB of disk." }
-    SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size like 512M, 1.5g or 2GiB, or 0",
+    SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size with its unit, like 512M, 1.5g or 2GiB, or 0",
         "Free space that the mode `full` leaves on the disk: with less free space it stops writing." }
     STACKS = { "GPUSHIM_STACKS", "off", "off, all, a size like 1M (larger allocations only) or 1/N (one in N)",
         "Which allocations get a call stack." }

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Context of all memory.
 const HERE: Context = Context(1);
 /// Time after which a request counts as blocked.
 const LONG: Duration = Duration::from_secs(20);
