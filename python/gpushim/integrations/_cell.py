@@ -1,5 +1,6 @@
 """What a cell of a notebook used and left, as tables."""
 
+import os
 import warnings
 from html import escape
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -83,13 +84,18 @@ def left(name: str) -> List[Dict[str, Any]]:
 
 def own_trace() -> Optional[str]:
     """The path of the trace that this process writes, or None."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        fields = [line.rstrip("\n").split(None, 5) for line in maps]
+    shared = {one[5] for one in fields if len(one) == 6 and one[1] == "rw-s" and one[5].startswith("/")}
+    return next(filter(_is_trace, sorted(shared)), None)
+
+
+def _is_trace(path: str) -> bool:
+    # Devices and files that are deleted are mapped, too.
+    if not os.path.isfile(path):
+        return False
     try:
-        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-            fields = [line.rstrip("\n").split(None, 5) for line in maps]
-        for path in {one[5] for one in fields if len(one) == 6 and one[1] == "rw-s" and one[5].startswith("/")}:
-            with open(path, "rb") as file:
-                if file.read(8) == b"gpushim\0":
-                    return path
+        with open(path, "rb") as file:
+            return file.read(8) == b"gpushim\0"
     except OSError:
-        pass
-    return None
+        return False

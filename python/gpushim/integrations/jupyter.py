@@ -64,7 +64,7 @@ def _execute(shell: Any, cell: str, number: int) -> None:
     """Runs code in the user's namespace; the value of a last expression is displayed."""
     __tracebackhide__ = True
     # The line of the magic is the cell's first one.
-    source = shell.transform_cell("\n" + cell)
+    source = "\n" + shell.transform_cell(cell)
     file = shell.compile.cache(source, number, raw_code=cell)
     module = shell.transform_ast(shell.compile.ast_parse(source, file))
     last: List[ast.stmt] = [module.body.pop()] if module.body and isinstance(module.body[-1], ast.Expr) else []
