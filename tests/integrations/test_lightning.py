@@ -75,6 +75,54 @@ trainer.fit(Model(), batches)
 """
 
 
+ON_A_GPU = """
+import driver
+import torch
+import lightning.pytorch as pl
+from lightning.pytorch.loggers.logger import DummyLogger
+from gpushim.integrations.lightning import MemoryCallback
+
+kept, rows, cuda = [], [], torch.cuda
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2048, 2048)
+    def training_step(self, batch, index):
+        kept.append(torch.zeros(2 << 20, device="cuda"))
+        return self.layer(batch).pow(2).mean()
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+class Logger(DummyLogger):
+    def log_metrics(self, figures, step=None):
+        if "gpushim/peak_bytes" in figures:
+            own = cuda.max_memory_allocated(), cuda.memory_reserved() - cuda.memory_allocated()
+            rows.append([figures, own])
+            cuda.reset_peak_memory_stats()
+
+batches = torch.utils.data.DataLoader(torch.randn(20 * 64, 2048), batch_size=64)
+trainer = pl.Trainer(
+    accelerator="gpu", devices=1, max_epochs=1, log_every_n_steps=5, logger=Logger(), callbacks=[MemoryCallback()],
+    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+)
+trainer.fit(Model(), batches)
+driver.tell(rows)
+"""
+
+
+def test_figures_on_a_gpu_are_those_of_pytorch(program):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: Lightning's trainer cannot be run")
+    pytest.importorskip("lightning.pytorch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU here")
+    # The second and later rows: before the first, PyTorch's peaks and gpushim's begin at different times.
+    for figures, (peak, unused) in program(ON_A_GPU).found[1:4]:
+        assert figures["gpushim/peak_bytes"] == peak and figures["gpushim/reserved_unused_bytes"] == unused
+        assert figures["gpushim/growth_per_step_bytes"] == 8 * MIB
+        assert figures["gpushim/outside_framework_bytes"] >= 0
+
+
 @pytest.mark.parametrize("library", ["lightning.pytorch", "pytorch_lightning"])
 def test_the_real_trainer(program, tmp_path, library):
     pytest.importorskip("torch", reason="PyTorch is not installed: Lightning's trainer cannot be run")

@@ -1,6 +1,12 @@
 """The logger for a loop of one's own, with the real Weights & Biases, MLflow and TensorBoard, offline."""
 
+import sys
+import types
+
 import pytest
+
+import gpushim
+from gpushim.integrations._figures import Watch
 
 MIB = 1 << 20
 LOOP = """
@@ -164,3 +170,48 @@ run.finish()
     )
     # They join the rows of the program, and make none. The row of step 6 is still open.
     assert done.found == {**named(FIGURES[2]), "loss": 5}
+
+
+class Torch:
+    """PyTorch's module for CUDA, with 10 MiB reserved on device 1."""
+
+    def __init__(self, reserved=10 * MIB):
+        self.reserved = reserved
+
+    def is_initialized(self):
+        return True
+
+    def current_device(self):
+        return 1
+
+    def memory_reserved(self, device):
+        if self.reserved is None:
+            raise RuntimeError("a pluggable allocator has no statistics")
+        assert device == 1
+        return self.reserved
+
+
+@pytest.mark.parametrize(
+    "elastic, reserved, tensors, expected",
+    [
+        ("off", 10 * MIB, 7 * MIB, (7 * MIB, 3 * MIB, 5 * MIB)),
+        # The cache of a library that has just freed more than gpushim has seen.
+        ("off", 16 * MIB, 7 * MIB, (7 * MIB, 9 * MIB, 0)),
+        ("auto", 10 * MIB, 7 * MIB, (7 * MIB, None, None)),
+        ("off", None, 7 * MIB, (7 * MIB, None, None)),
+        ("off", None, 0, (15 * MIB, 2 * MIB, None)),
+    ],
+)
+def test_figures_of_tensors(monkeypatch, elastic, reserved, tensors, expected):
+    used = {"tensors": tensors, "device": 15 * MIB}
+    stats = gpushim.Stats(live_blocks=1, allocated=15 * MIB, cached=2 * MIB, reserved=17 * MIB, held_for_graphs=0, pools=1, stream_queues=1, usage=())
+    monkeypatch.setattr(gpushim, "usage", lambda kind, device: gpushim.Usage(kind, device, used[kind], used[kind]) if device == 1 else None)
+    monkeypatch.setattr(gpushim, "stats", lambda: stats)
+    monkeypatch.setenv("GPUSHIM_ELASTIC", elastic)
+    torch = types.ModuleType("torch")
+    torch.cuda = Torch(reserved)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    watch = Watch()
+    watch.step_ended()
+    found = watch.figures()
+    assert (found.peak, found.reserved_unused, found.outside_framework) == expected
