@@ -7,7 +7,7 @@ PROGRAM = """
 import driver
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.semconv._incubating.metrics import hw_metrics
+from opentelemetry.semconv._incubating.metrics import hw_metrics as names
 from gpushim.integrations.opentelemetry import register
 
 reader = InMemoryMetricReader()
@@ -20,7 +20,9 @@ found = {
     metric.name: [metric.unit, type(metric.data).__name__, [[point.value, dict(point.attributes)] for point in metric.data.data_points]]
     for resource in (data.resource_metrics if data else ()) for scope in resource.scope_metrics for metric in scope.metrics
 }
-driver.tell([registered, found, hw_metrics.HW_GPU_MEMORY_USAGE, hw_metrics.HW_GPU_MEMORY_LIMIT])
+# Older releases of the conventions have no GPUs.
+usage, limit = (getattr(names, f"HW_GPU_MEMORY_{name.upper()}", f"hw.gpu.memory.{name}") for name in ("usage", "limit"))
+driver.tell([registered, found, usage, limit])
 """
 
 

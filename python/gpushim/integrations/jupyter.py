@@ -23,11 +23,13 @@ def load(shell: Any) -> None:
     """Registers the magic, and names the code of cells by their numbers."""
 
     numbers = [0]
+    before = shell.compile.get_code_name
 
     def code_name(raw: str, transformed: str, number: int) -> str:
         # IPython counts on before a cell runs, or after it, by its version.
         numbers[:] = [number]
-        return f"In [{number}]"
+        # The code below a cell's magic has the name, and the call of the magic has not: a file has one source.
+        return str(before(raw, transformed, number)) if raw.lstrip().startswith("%%") else f"In [{number}]"
 
     def magic(line: str, cell: str) -> None:
         __tracebackhide__ = True
