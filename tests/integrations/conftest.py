@@ -12,6 +12,8 @@ import pytest
 import gpushim
 
 HERE = pathlib.Path(__file__).resolve().parent
+QUIET = {"DO_NOT_TRACK": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false", "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+"""Variables with which no library asks its maker's servers."""
 LIMIT = 120
 """Seconds that one program may run."""
 
@@ -39,7 +41,7 @@ def program(tmp_path):
     def run(text, preload=True, **variables):
         trace = tmp_path / "program.trace"
         paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GPUSHIM_TRACE": str(trace), "HOME": str(tmp_path), **variables}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GPUSHIM_TRACE": str(trace), "HOME": str(tmp_path), **QUIET, **variables}
         argv = [sys.executable, "-c", textwrap.dedent(text)]
         argv = [gpushim.command(), "run", "--quiet", "--", *argv] if preload else argv
         done = subprocess.run(argv, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT)

@@ -29,11 +29,13 @@ class Loop:
         self._range = gpushim.range(name)
         self._is_open = False
         self._watch = Watch()
+        self.steps = 0
+        """Steps that ended since the last figures."""
 
     def begins(self) -> None:
         """Begins a run of the loop: what the one before left open ends."""
         self.interrupted()
-        self._watch = Watch()
+        self._watch, self.steps = Watch(), 0
         if is_watched():
             gpushim.reset_peak()
 
@@ -52,6 +54,7 @@ class Loop:
         if self._is_open:
             self.interrupted()
             self._watch.step_ended()
+            self.steps += 1
 
     def interrupted(self) -> None:
         """Closes the range of a step that did not end, as after an exception."""
@@ -61,5 +64,6 @@ class Loop:
 
     def figures(self) -> Optional[Dict[str, float]]:
         """Figures since the last call by their names, or None where gpushim is not preloaded."""
+        self.steps = 0
         found = self._watch.figures() if is_watched() else None
         return None if found is None else found.named()

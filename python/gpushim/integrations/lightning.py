@@ -51,13 +51,13 @@ class MemoryCallback(_Callback):  # type: ignore[misc]
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Closes the range, and logs if it is time."""
         self._loop.step_ends()
-        every = self._every or trainer.log_every_n_steps or 1
-        if (batch_idx + 1) % every == 0:
+        if self._loop.steps >= (self._every or trainer.log_every_n_steps or 1):
             self._log(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Logs what came after the last figures."""
-        self._log(trainer)
+        """Logs the steps after the last figures."""
+        if self._loop.steps:
+            self._log(trainer)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Closes the range of the step that failed."""

@@ -20,17 +20,14 @@ class Logger:
     """
 
     def __init__(self, *, every: int = 10, tensorboard: Optional[Any] = None) -> None:
-        self._every = max(every, 1)
+        self._every = every
         self._tensorboard = tensorboard
         self._loop = Loop()
-        self._steps = 0
+        self._loop.begins()
 
     @contextlib.contextmanager
     def step(self, number: int) -> Iterator[None]:
         """A step of the loop, by its number in the loggers."""
-        if self._steps == 0:
-            self._loop.begins()
-        self._steps += 1
         self._loop.step_begins()
         try:
             yield
@@ -38,7 +35,7 @@ class Logger:
             self._loop.interrupted()
             raise
         self._loop.step_ends()
-        if self._steps % self._every == 0:
+        if self._loop.steps >= self._every:
             self.log(number)
 
     def epoch(self, number: int) -> None:
