@@ -17,10 +17,12 @@ def _library() -> Any:
     names = ["lightning.pytorch", "pytorch_lightning"]
     if "lightning" not in sys.modules and "pytorch_lightning" in sys.modules:
         names.reverse()
-    try:
-        return importlib.import_module(names[0])
-    except ImportError:
-        return importlib.import_module(names[1])
+    for name in names:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError("Lightning is not installed: pip install lightning")
 
 
 _Callback: Any = _library().Callback
