@@ -9,6 +9,8 @@ Within a process that gpushim is preloaded into (``gpushim run`` does that), `ra
 `reset_peak`, `usage` and `stats` act on its own recording; elsewhere they do nothing, at hardly any cost.
 """
 
+from typing import Any
+
 from ._command import GpushimError, command
 from ._process import (
     Stats,
@@ -50,6 +52,20 @@ __all__ = [
     "stats",
     "usage",
 ]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext gpushim``: the cell magic ``%%gpushim``."""
+    from .integrations import jupyter
+
+    jupyter.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext gpushim``."""
+    from .integrations import jupyter
+
+    jupyter.unload(shell)
 
 
 def __getattr__(name: str) -> str:

@@ -46,6 +46,10 @@ NOT_RUN = {
     "gpushim control": "asks a process that runs; tests/preload/asked.rs does",
     "gpushim top --once": "shows processes that record, and fails where there are none; tests/preload/top.rs has some",
     "docker": "no Docker here",
+    "rattler-build": "scripts/test integrations builds the recipe",
+    "module ": "no cluster here; scripts/test integrations reads the module file",
+    "gpushim run python -m sglang": "starts a server; SGLang is not installed",
+    "python3 -m verl": "trains; verl is not installed",
     "kubectl": "no cluster here",
     "sbatch": "no cluster here",
 }
@@ -57,6 +61,8 @@ STUBS = {
     "jq": "reads JSON, or JSON lines, and ignores its filter",
     "./solver": "is tests/docs/train.py",
     "jupyter": "is tests/docs/train.py",
+    "ray": "is tests/docs/train.py; tests/integrations/test_ray.py runs the real one",
+    "vllm": "is tests/docs/train.py; vLLM is not installed",
 }
 LAUNCH = """#!/bin/bash
 # Starts what is named two times, with the rank in the variable of the launcher.
@@ -65,7 +71,7 @@ case $1 in *.py) set -- python "$@" ;; esac
 for rank in 0 1; do {variables} "$@" || exit; done
 """
 PLACES = {"FILE…": "train.trace", "FILE": "train.trace", "TRACE": "train.trace", "FORMAT": "json", "SECONDS": "0.01", "DIR": ".", "NAME": "train", "PID": "."}
-LANGUAGES = {"sh", "console", "json", "toml", "yaml", "python", "dockerfile", "c", "sql", ""}
+LANGUAGES = {"sh", "console", "json", "toml", "yaml", "python", "dockerfile", "c", "sql", "text", ""}
 INSTRUCTIONS = {"FROM", "RUN", "COPY", "ENV", "WORKDIR", "ENTRYPOINT", "CMD", "ARG", "VOLUME", "USER"}
 
 
@@ -242,7 +248,7 @@ class Runner:
             "mpirun": LAUNCH.format(variables="OMPI_COMM_WORLD_RANK=$rank"),
             "jq": "#!/usr/bin/env python3\nimport json, sys\nprint(len(json.loads(sys.stdin.read())))\n",
         }
-        for name in ("pytest", "jupyter"):
+        for name in ("pytest", "jupyter", "ray", "vllm"):
             stubs[name] = "#!/bin/sh\nexec python train.py\n"
         for name, text in stubs.items():
             (self.bin / name).write_text(text)
@@ -359,6 +365,8 @@ OTHERS_OPTIONS = {
     "--here": "scripts/guide",
     "--doc": "scripts/faults",
     "--ipc": "Docker",
+    "--distributed-executor-backend": "vLLM",
+    "--enable-memory-saver": "SGLang",
     "--cuda-memory-usage": "nsys",
 }
 

@@ -22,6 +22,11 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.dont_write_bytecode = True
+SHARED = (
+    "man/man1/gpushim.1", "man/man1/gpushim-report.1", "bash-completion/completions/gpushim", "zsh/site-functions/_gpushim",
+    "fish/vendor_completions.d/gpushim.fish", "gpushim/slurm/task-prolog",
+)
+"""What the wheel brings for the shell and for Slurm, below share/ of its environment."""
 LIMIT = 300
 """Seconds that one command may take."""
 
@@ -109,11 +114,14 @@ class Packages:
         pip = [python, "-m", "pip", "--python", python_there, "--quiet", "--disable-pip-version-check"]
         run([*pip, "install", "--no-index", "--find-links", wheels, wheel, "pytest"])
         run([*pip, "check"])
+        for path in SHARED:
+            expect((fresh / "share" / path).is_file(), f"the wheel brings no share/{path}")
+        run([python_there, "-c", "import gpushim.integrations.loggers"], self.env)
         self.first_report("wheel", fresh / "bin/gpushim", python_there)
         said = run([python_there, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, "-rs", HERE], self.env)
         print("wheel: its Python package and pytest plugin:", said.strip().splitlines()[-1])
         run([*pip, "uninstall", "--yes", "gpushim"])
-        left = [path for path in fresh.rglob("*gpushim*") if not path.is_dir()]
+        left = [path for path in fresh.rglob("*") if "gpushim" in str(path.relative_to(fresh)) and not path.is_dir()]
         expect(not left, f"the wheel leaves {left} behind")
         return ""
 
