@@ -174,3 +174,11 @@ fn moment(text: &str) -> Result<Moment> {
     let seconds = seconds.ok_or_else(|| failed!("expected seconds like 12.5, or end"))?;
     Ok(Moment::Ns((seconds * 1e9) as u64))
 }
+
+/// Parses `2%` or `2` to 0.02.
+pub fn percentage(text: &str) -> Result<f64> {
+    let number = text.trim().trim_end_matches('%').trim().parse::<f64>();
+    let number = number.ok().filter(|number| (0.0..=1e6).contains(number));
+    let number = number.ok_or_else(|| failed!("expected a percentage like 1 or 2.5%"))?;
+    Ok(number / 100.0)
+}
