@@ -9,12 +9,12 @@ use super::figures::figures;
 use super::junit;
 use super::output::{Checked, github, text};
 use super::rule::Rule;
-use crate::cli::common_args::percentage;
+use crate::cli::common_args::{percentage, size};
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{print_json, print_plain, print_text, say_problems, say_wrote};
 use crate::cli::{files, progress, recordings};
-use crate::error::{Result, failed};
+use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::report::Report;
 
@@ -109,10 +109,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Baseline::of(runs).save(path)?;
         say_wrote(path);
     }
-    Ok(match outcome {
-        Outcome::Fine if fails => Outcome::Found,
-        outcome => outcome,
-    })
+    Ok(outcome.with(fails))
 }
 
 impl Args {
@@ -131,11 +128,6 @@ impl Args {
         }
         Ok(rules)
     }
-}
-
-/// Parses `2GiB`, `512M`, `1.5 GB`.
-fn size(text: &str) -> Result<u64> {
-    gpushim_config::size(text).ok_or_else(|| failed!("expected a size like 2GiB or 512M"))
 }
 
 #[cfg(test)]

@@ -73,22 +73,7 @@ impl CommonArgs {
 
     /// Prints answers, and says how the command ends.
     pub fn answer<T: Answer>(&self, (answers, outcome): (Vec<T>, Outcome)) -> Result<Outcome> {
-        let found = answers.iter().any(Answer::is_found);
-        match self.format {
-            Format::Json => print_json(&Envelope::new(T::COMMAND, found, answers))?,
-            Format::Text => {
-                let texts: Vec<_> = answers
-                    .iter()
-                    .map(|one| Shown(one, self.selection.top).to_string())
-                    .collect();
-                print_text(&texts.join("\n"))?;
-            }
-        }
-        Ok(if outcome == Outcome::Fine && found {
-            Outcome::Found
-        } else {
-            outcome
-        })
+        print_answers(answers, outcome, self.format, self.selection.top)
     }
 
     /// Looks into each recording as [`CommonArgs::each`] does, with the names of its stacks.
@@ -124,11 +109,6 @@ impl CommonArgs {
         Ok((answers, outcome))
     }
 
-    /// The most rows of each list.
-    pub fn top(&self) -> usize {
-        self.selection.top
-    }
-
     /// Format in which the answer is printed.
     pub fn format(&self) -> Format {
         self.format
@@ -162,6 +142,29 @@ impl Selection {
             device: self.gpu,
         }
     }
+}
+
+/// Prints answers, and says how a command ends whose reading ended with `outcome`.
+pub fn print_answers<T: Answer>(
+    answers: Vec<T>,
+    outcome: Outcome,
+    format: Format,
+    top: usize,
+) -> Result<Outcome> {
+    let found = answers.iter().any(Answer::is_found);
+    match format {
+        Format::Json => print_json(&Envelope::new(T::COMMAND, found, answers))?,
+        Format::Text => {
+            let texts = answers.iter().map(|one| Shown(one, top).to_string());
+            print_text(&texts.collect::<Vec<_>>().join("\n"))?;
+        }
+    }
+    Ok(outcome.with(found))
+}
+
+/// Parses `2GiB`, `512M`, `1.5 GB`.
+pub fn size(text: &str) -> Result<u64> {
+    gpushim_config::size(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 /// Parses `12.5`, `12.5s` or `end`.

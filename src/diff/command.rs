@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use super::figures::figures;
 use super::report::DiffReport;
-use crate::cli::common_args::{Selection, percentage};
+use crate::cli::common_args::{Selection, percentage, print_answers};
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::{Format, Outcome};
-use crate::cli::terminal::{print_json, print_text, say_problems};
+use crate::cli::terminal::say_problems;
 use crate::error::{Error, Result};
-use crate::output::answer::{Answer, Shown, Subject};
-use crate::output::envelope::Envelope;
+use crate::output::answer::Subject;
 use crate::recording::{self, Recording};
 
 /// Compare two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
@@ -55,12 +54,5 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let ((run_before, before), (run_after, after)) = (side(&*before)?, side(&*after)?);
     let runs = [run_before, run_after];
     let diff = DiffReport::of(runs, &[before, after], args.max_growth);
-    let found = diff.is_found();
-    match args.format {
-        Format::Text => print_text(&Shown(&diff, args.selection.top).to_string())?,
-        Format::Json => {
-            print_json(&Envelope::new(DiffReport::COMMAND, found, vec![diff]))?;
-        }
-    }
-    Ok(if found { Outcome::Found } else { Outcome::Fine })
+    print_answers(vec![diff], Outcome::Fine, args.format, args.selection.top)
 }
