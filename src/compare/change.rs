@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::figures::Figure;
 use crate::recording::Function;
 
-/// A value in both runs.
+/// Figure of a run, and of the run before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Change {

@@ -14,8 +14,9 @@ use crate::recording::{self, Recording};
 
 /// Compare two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
 ///
-/// For example a training run with and without checkpointing. Exit code 1 if the peak, a phase or a stack grew by
-/// more than --max-growth of the peak; less memory, and what only one of the runs has, is no regression.
+/// For example a training run with and without checkpointing. Exit code 1 if the peak, a phase or a
+/// stack grew by more than --max-growth of the peak. Less memory, and what only one of the runs has,
+/// is no regression.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim diff before.trace after.trace
