@@ -49,6 +49,7 @@ pub use gpushim_recording::{self as recording, error, symbols};
 // The features, and above them the command.
 mod check;
 pub mod command;
+mod compare;
 mod compress;
 mod control;
 mod device_memory;

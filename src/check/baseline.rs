@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::figures::{Device, Figures};
 use super::outcome::{Outcome, Status};
+use crate::compare::{MemoryFigures, RunFigures, allowed, changes};
 use crate::error::{Result, failed};
 use crate::output::escape::shown;
 use crate::output::units::bytes;
@@ -26,7 +26,7 @@ pub struct Baseline {
     version: u32,
     /// Figures of one recording, or of one for each rank.
     #[serde(default, rename = "run")]
-    runs: Vec<Figures>,
+    runs: Vec<RunFigures>,
     /// Path of the file, for messages.
     #[serde(skip)]
     path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Baseline {
 
 impl Baseline {
     /// Makes a baseline of some runs.
-    pub fn of(runs: Vec<Figures>) -> Baseline {
+    pub fn of(runs: Vec<RunFigures>) -> Baseline {
         Baseline {
             version: VERSION,
             runs,
@@ -91,123 +91,74 @@ impl Baseline {
 
     /// Compares figures with the baseline. Increases of more than `tolerance`, a part of the old
     /// value, fail.
-    pub fn compare(&self, figures: &Figures, tolerance: f64) -> Vec<Outcome> {
+    pub fn compare(&self, figures: &RunFigures, tolerance: f64) -> Vec<Outcome> {
         let mut all = self.runs.iter();
         let same_rank = all.clone().find(|run| run.rank == figures.rank);
         let Some(before) = same_rank.or_else(|| all.next().filter(|_| self.runs.len() == 1)) else {
-            return vec![Outcome {
-                name: "baseline".to_string(),
-                status: Status::Unknown,
-                text: format!(
-                    "{} has no run of this rank",
-                    shown(&self.path.display().to_string())
-                ),
-                measured: None,
-                allowed: None,
-            }];
+            let path = shown(&self.path.display().to_string());
+            let text = format!("{path} has no run of this rank");
+            return vec![Outcome::unknown("baseline", text)];
         };
         let mut outcomes = Vec::new();
         for device in &figures.devices {
-            let its = |one: &&Device| one.gpu == device.gpu && one.of == device.of;
+            let words = device.in_words();
+            let its = |one: &&MemoryFigures| one.gpu == device.gpu && one.of == device.of;
             let Some(old) = before.devices.iter().find(its) else {
+                let name = format!("peak of {words} against the baseline");
                 outcomes.push(Outcome {
-                    name: format!("peak of {} against the baseline", device.in_words()),
-                    status: Status::Unknown,
-                    text: "the baseline has none".to_string(),
                     measured: Some(device.peak),
-                    allowed: None,
+                    ..Outcome::unknown(name, "the baseline has none")
                 });
                 continue;
             };
-            let words = device.in_words();
-            let mut peak = against(
-                &format!("peak of {words}"),
-                device.peak,
-                old.peak,
-                tolerance,
-            );
+            let mut peak = against("peak", &words, device.peak, old.peak, tolerance);
             if peak.status == Status::Failed
                 && let Some(more) = grown_holder(old, device)
             {
                 peak.text.push_str(&more);
             }
             outcomes.push(peak);
-            let name = format!("reserved of {words}");
-            outcomes.push(against(&name, device.reserved, old.reserved, tolerance));
+            let (now, then) = (device.reserved, old.reserved);
+            outcomes.push(against("reserved", &words, now, then, tolerance));
         }
         for growth in &figures.growth {
-            let old = before.growth_of(&growth.of);
-            let allowed = old.saturating_add((old as f64 * tolerance) as u64);
-            let is_more = growth.per_iteration > allowed;
-            outcomes.push(Outcome {
-                name: format!("growth of {} against the baseline", growth.of),
-                status: if is_more {
-                    Status::Failed
-                } else {
-                    Status::Passed
-                },
-                text: format!(
-                    "{} per iteration, {} in the baseline",
-                    bytes(growth.per_iteration),
-                    bytes(old)
-                ),
-                measured: Some(growth.per_iteration),
-                allowed: Some(allowed),
-            });
+            let (now, then) = (growth.per_iteration, before.growth_of(&growth.of));
+            let name = format!("growth of {} against the baseline", growth.of);
+            let (is, was) = (bytes(now), bytes(then));
+            let text = format!("{is} per iteration, {was} in the baseline");
+            let most = allowed(then, then, tolerance);
+            outcomes.push(Outcome::at_most(name, now, most, text));
         }
         outcomes
     }
 }
 
 /// Compares a value with the one of the baseline.
-fn against(name: &str, measured: u64, before: u64, tolerance: f64) -> Outcome {
-    let spare = ((before as f64 * tolerance) as u64).max(LEAST.min(before / 100));
-    let allowed = before.saturating_add(spare);
-    let status = if measured > allowed {
-        Status::Failed
+fn against(what: &str, words: &str, measured: u64, before: u64, tolerance: f64) -> Outcome {
+    let always = before.saturating_add(LEAST.min(before / 100));
+    let most = allowed(before, before, tolerance).max(always);
+    let (now, then) = (bytes(measured), bytes(before));
+    let text = if measured == before {
+        format!("{now}, as in the baseline")
     } else {
-        Status::Passed
+        let difference = bytes(measured.abs_diff(before));
+        let relation = if measured > before { "more" } else { "less" };
+        let percent = (measured as f64 / before.max(1) as f64 - 1.0) * 100.0;
+        format!("{now}, {difference} {relation} than the {then} of the baseline ({percent:+.1} %)")
     };
-    let change = match measured.cmp(&before) {
-        std::cmp::Ordering::Equal => "as in the baseline".to_string(),
-        std::cmp::Ordering::Greater => format!(
-            "{} more than the {} of the baseline ({:+.1} %)",
-            bytes(measured - before),
-            bytes(before),
-            percent(measured, before)
-        ),
-        std::cmp::Ordering::Less => format!(
-            "{} less than the {} of the baseline ({:+.1} %)",
-            bytes(before - measured),
-            bytes(before),
-            percent(measured, before)
-        ),
-    };
-    Outcome {
-        name: format!("{name} against the baseline"),
-        status,
-        text: format!("{}, {change}", bytes(measured)),
-        measured: Some(measured),
-        allowed: Some(allowed),
-    }
-}
-
-fn percent(measured: u64, before: u64) -> f64 {
-    (measured as f64 / before.max(1) as f64 - 1.0) * 100.0
+    let name = format!("{what} of {words} against the baseline");
+    Outcome::at_most(name, measured, most, text)
 }
 
 /// Formats the call site with the largest increase.
-fn grown_holder(before: &Device, after: &Device) -> Option<String> {
-    let more = |holder: &super::figures::Holder| {
-        let old = before.holders.iter().find(|old| old.by == holder.by);
-        holder.bytes.saturating_sub(old.map_or(0, |old| old.bytes))
-    };
-    let most = after.holders.iter().max_by_key(|holder| more(holder))?;
-    let bytes_more = more(most);
-    (bytes_more > 0).then(|| format!("; {} more by {}", bytes(bytes_more), most.by))
+fn grown_holder(before: &MemoryFigures, after: &MemoryFigures) -> Option<String> {
+    let all = changes(&before.holders, &after.holders);
+    let most = all.iter().max_by_key(|change| change.gained())?;
+    let gained = most.gained();
+    (gained > 0).then(|| format!("; {} more by {}", bytes(gained), most.name))
 }
 
-fn write_run(run: &Figures, text: &mut String) -> std::fmt::Result {
+fn write_run(run: &RunFigures, text: &mut String) -> std::fmt::Result {
     writeln!(text, "\n[[run]]")?;
     if let Some(rank) = &run.rank {
         writeln!(text, "rank = {}", quoted(rank))?;
@@ -228,7 +179,7 @@ fn write_run(run: &Figures, text: &mut String) -> std::fmt::Result {
         writeln!(text, "{}", sized("peak", device.peak))?;
         writeln!(text, "{}", sized("reserved", device.reserved))?;
         for holder in &device.holders {
-            writeln!(text, "[[run.device.holder]]\nby = {}", quoted(&holder.by))?;
+            writeln!(text, "[[run.device.holder]]\nby = {}", quoted(&holder.name))?;
             writeln!(text, "{}", sized("bytes", holder.bytes))?;
         }
     }
@@ -243,25 +194,22 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Growth, Holder};
     use super::*;
+    use crate::compare::{Figure, Growth};
 
-    fn figures() -> Figures {
-        let holder = |by: &str, bytes| Holder {
-            by: by.to_string(),
-            bytes,
-        };
-        Figures {
+    fn figures() -> RunFigures {
+        RunFigures {
             rank: Some("3".to_string()),
-            devices: vec![Device {
+            devices: vec![MemoryFigures {
                 gpu: Some(0),
                 of: "tensors".to_string(),
                 peak: 500 << 20,
                 reserved: 600 << 20,
                 holders: vec![
-                    holder("`forward net.py:12`", 300 << 20),
-                    holder("`a \"b\" \\ c`", 100 << 20),
+                    Figure::of("`forward net.py:12`", 300 << 20),
+                    Figure::of("`a \"b\" \\ c`", 100 << 20),
                 ],
+                ..MemoryFigures::default()
             }],
             growth: vec![Growth {
                 of: "tensors".to_string(),

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::baseline::Baseline;
-use super::figures::Figures;
+use super::figures::figures;
 use super::junit;
 use super::output::{Checked, github, text};
 use super::rule::Rule;
+use crate::cli::common_args::{percentage, size};
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{print_json, print_plain, print_text, say_problems, say_wrote};
 use crate::cli::{files, progress, recordings};
-use crate::error::{Result, failed};
+use crate::error::Result;
 use crate::output::envelope::Envelope;
 use crate::report::Report;
 
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
     /// Allowed surplus over the baseline.
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "2%")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, default_value = "2%")]
     tolerance: f64,
     /// Write the figures of this run to a file, for --baseline.
     #[arg(long, value_name = "FILE")]
@@ -85,7 +86,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
         say_problems(&*recording);
         let given = args.iteration.find_in_all(&*recording)?;
-        let figures = Figures::of(&Report::of(&*recording, given.as_ref()));
+        let figures = figures(&Report::of(&*recording, given.as_ref()));
         all.push(Checked {
             trace: recording.path().display().to_string(),
             checks: rules.iter().flat_map(|rule| rule.check(&figures)).collect(),
@@ -108,10 +109,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         Baseline::of(runs).save(path)?;
         say_wrote(path);
     }
-    Ok(match outcome {
-        Outcome::Fine if fails => Outcome::Found,
-        outcome => outcome,
-    })
+    Ok(outcome.with(fails))
 }
 
 impl Args {
@@ -132,19 +130,6 @@ impl Args {
     }
 }
 
-/// Parses `2GiB`, `512M`, `1.5 GB`.
-fn size(text: &str) -> Result<u64> {
-    gpushim_config::amount(text).ok_or_else(|| failed!("expected a size like 2GiB or 512M"))
-}
-
-/// Parses `2%` or `2` to 0.02.
-fn percent(text: &str) -> Result<f64> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
-    let number = number.ok().filter(|number| (0.0..1e6).contains(number));
-    let number = number.ok_or_else(|| failed!("expected a percentage like 2%"))?;
-    Ok(number / 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,9 +138,9 @@ mod tests {
     fn sizes_and_percentages() {
         assert_eq!(size("2GiB").ok(), Some(2 << 30));
         assert!(size("much").is_err());
-        assert_eq!(percent("2%").ok(), Some(0.02));
-        assert_eq!(percent("5").ok(), Some(0.05));
-        assert!(percent("-1%").is_err());
-        assert!(percent("nan").is_err());
+        assert_eq!(percentage("2%").ok(), Some(0.02));
+        assert_eq!(percentage("5").ok(), Some(0.05));
+        assert!(percentage("-1%").is_err());
+        assert!(percentage("nan").is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! `gpushim check`: limits and baselines for GPU memory in CI.
 //!
-//! [`Figures`](figures::Figures) are computed from a recording. A [`Rule`](rule::Rule) compares one
-//! of them with a limit or a [`baseline`](baseline::Baseline) and returns a result. `output` prints
-//! the results.
+//! [`figures`](figures::figures) are computed from a report. A [`Rule`](rule::Rule) compares one of
+//! them with a limit or a [`baseline`](baseline::Baseline) and returns a result. `output` prints the
+//! results.
 
 mod baseline;
 pub(crate) mod command;

@@ -30,3 +30,37 @@ pub struct Outcome {
     /// The highest that is allowed.
     pub allowed: Option<u64>,
 }
+
+impl Outcome {
+    /// Compares a value with the most that is allowed.
+    pub fn at_most(
+        name: impl Into<String>,
+        measured: u64,
+        allowed: u64,
+        text: impl Into<String>,
+    ) -> Outcome {
+        let is_more = measured > allowed;
+        Outcome {
+            name: name.into(),
+            status: if is_more {
+                Status::Failed
+            } else {
+                Status::Passed
+            },
+            text: text.into(),
+            measured: Some(measured),
+            allowed: Some(allowed),
+        }
+    }
+
+    /// Result of a rule that the recording does not tell.
+    pub fn unknown(name: impl Into<String>, text: impl Into<String>) -> Outcome {
+        Outcome {
+            name: name.into(),
+            status: Status::Unknown,
+            text: text.into(),
+            measured: None,
+            allowed: None,
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Rules: comparisons of figures with limits or a baseline.
 
 use super::baseline::Baseline;
-use super::figures::{Device, Figures};
 use super::outcome::{Outcome, Status};
+use crate::compare::{Growth, MemoryFigures, RunFigures};
 use crate::output::units::{bytes, count};
 
 /// A rule and its limit, if it has one.
@@ -24,8 +24,8 @@ pub enum Rule {
 
 impl Rule {
     /// Returns the results for a recording.
-    pub fn check(&self, figures: &Figures) -> Vec<Outcome> {
-        let each = |of: fn(&Device) -> u64, what: &str, most: u64| {
+    pub fn check(&self, figures: &RunFigures) -> Vec<Outcome> {
+        let each = |of: fn(&MemoryFigures) -> u64, what: &str, most: u64| {
             let devices = figures.devices.iter();
             devices
                 .map(|device| at_most(format!("{what} of {}", device.in_words()), of(device), most))
@@ -44,36 +44,32 @@ impl Rule {
 
 /// Compares a value with the most that is allowed, bytes.
 fn at_most(name: String, measured: u64, allowed: u64) -> Outcome {
-    let is_more = measured > allowed;
-    let relation = if is_more { "more than" } else { "at most" };
-    Outcome {
-        name,
-        status: if is_more {
-            Status::Failed
-        } else {
-            Status::Passed
+    let relation = if measured > allowed {
+        "more than"
+    } else {
+        "at most"
+    };
+    let text = format!("{}; {relation} {} allowed", bytes(measured), bytes(allowed));
+    Outcome::at_most(name, measured, allowed, text)
+}
+
+/// Result of a rule with a limit that nothing exceeds, as far as the recording tells.
+fn none(name: &str, allowed: u64, untold: Option<&str>, text: &str) -> Outcome {
+    match untold {
+        Some(why) => Outcome {
+            allowed: Some(allowed),
+            ..Outcome::unknown(name, format!("not told: {why}"))
         },
-        text: format!("{}; {relation} {} allowed", bytes(measured), bytes(allowed)),
-        measured: Some(measured),
-        allowed: Some(allowed),
+        None => Outcome::at_most(name, 0, allowed, text),
     }
 }
 
-fn growth(figures: &Figures, most: u64) -> Vec<Outcome> {
+fn growth(figures: &RunFigures, most: u64) -> Vec<Outcome> {
     if figures.growth.is_empty() {
-        let (status, text) = match &figures.untold {
-            Some(why) => (Status::Unknown, format!("not told: {why}")),
-            None => (Status::Passed, "memory does not grow".to_string()),
-        };
-        return vec![Outcome {
-            name: "growth".to_string(),
-            status,
-            text,
-            measured: (status == Status::Passed).then_some(0),
-            allowed: Some(most),
-        }];
+        let untold = figures.untold.as_deref();
+        return vec![none("growth", most, untold, "memory does not grow")];
     }
-    let of_layer = |growth: &super::figures::Growth| {
+    let of_layer = |growth: &Growth| {
         let name = format!("growth of {}", growth.of);
         let mut outcome = at_most(name, growth.per_iteration, most);
         outcome.text = format!("{} per iteration. {}", outcome.text, growth.text);
@@ -82,64 +78,47 @@ fn growth(figures: &Figures, most: u64) -> Vec<Outcome> {
     figures.growth.iter().map(of_layer).collect()
 }
 
-fn no_leaks(figures: &Figures) -> Outcome {
-    let leaked = figures.growth.first().map(|growth| growth.text.clone());
-    let (status, text) = match (leaked, &figures.untold) {
-        (Some(text), _) => (Status::Failed, text),
-        (None, Some(why)) => (Status::Unknown, format!("not told: {why}")),
-        (None, None) => (
-            Status::Passed,
-            "no iteration leaves anything behind".to_string(),
-        ),
-    };
-    Outcome {
-        name: "leaks".to_string(),
-        status,
-        text,
-        measured: (status != Status::Unknown).then_some(figures.leaked),
-        allowed: Some(0),
+fn no_leaks(figures: &RunFigures) -> Outcome {
+    match figures.growth.first() {
+        Some(growth) => Outcome {
+            status: Status::Failed,
+            ..Outcome::at_most("leaks", figures.leaked, 0, &growth.text)
+        },
+        None => {
+            let untold = figures.untold.as_deref();
+            none("leaks", 0, untold, "no iteration leaves anything behind")
+        }
     }
 }
 
-fn no_out_of_memory(figures: &Figures) -> Outcome {
-    let number = figures.out_of_memory;
-    let (status, text) = match (number, figures.unread) {
-        (0, Some(why)) => (Status::Unknown, format!("not told: {why}")),
-        (0, None) => (Status::Passed, "no request ran out of memory".to_string()),
-        (1, _) => (Status::Failed, "1 request ran out of memory".to_string()),
-        (more, _) => (
-            Status::Failed,
-            format!("{} requests ran out of memory", count(more)),
-        ),
+fn no_out_of_memory(figures: &RunFigures) -> Outcome {
+    let name = "out of memory";
+    let text = match figures.out_of_memory {
+        0 => return none(name, 0, figures.unread, "no request ran out of memory"),
+        1 => "1 request ran out of memory".to_string(),
+        more => format!("{} requests ran out of memory", count(more)),
     };
-    Outcome {
-        name: "out of memory".to_string(),
-        status,
-        text,
-        measured: (status != Status::Unknown).then_some(number),
-        allowed: Some(0),
-    }
+    Outcome::at_most(name, figures.out_of_memory, 0, text)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Growth;
     use super::*;
 
-    fn figures() -> Figures {
-        Figures {
-            devices: vec![Device {
+    fn figures() -> RunFigures {
+        RunFigures {
+            devices: vec![MemoryFigures {
                 gpu: Some(0),
                 of: "tensors".to_string(),
                 peak: 1000,
                 reserved: 2000,
-                holders: Vec::new(),
+                ..MemoryFigures::default()
             }],
-            ..Figures::default()
+            ..RunFigures::default()
         }
     }
 
-    fn statuses(rule: &Rule, figures: &Figures) -> Vec<Status> {
+    fn statuses(rule: &Rule, figures: &RunFigures) -> Vec<Status> {
         let all = rule.check(figures);
         all.into_iter().map(|outcome| outcome.status).collect()
     }

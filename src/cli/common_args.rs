@@ -73,22 +73,7 @@ impl CommonArgs {
 
     /// Prints answers, and says how the command ends.
     pub fn answer<T: Answer>(&self, (answers, outcome): (Vec<T>, Outcome)) -> Result<Outcome> {
-        let found = answers.iter().any(Answer::is_found);
-        match self.format {
-            Format::Json => print_json(&Envelope::new(T::COMMAND, found, answers))?,
-            Format::Text => {
-                let texts: Vec<_> = answers
-                    .iter()
-                    .map(|one| Shown(one, self.selection.top).to_string())
-                    .collect();
-                print_text(&texts.join("\n"))?;
-            }
-        }
-        Ok(if outcome == Outcome::Fine && found {
-            Outcome::Found
-        } else {
-            outcome
-        })
+        print_answers(answers, outcome, self.format, self.selection.top)
     }
 
     /// Looks into each recording as [`CommonArgs::each`] does, with the names of its stacks.
@@ -122,11 +107,6 @@ impl CommonArgs {
             Ok(())
         })?;
         Ok((answers, outcome))
-    }
-
-    /// The most rows of each list.
-    pub fn top(&self) -> usize {
-        self.selection.top
     }
 
     /// Format in which the answer is printed.
@@ -164,6 +144,29 @@ impl Selection {
     }
 }
 
+/// Prints answers, and says how a command ends whose reading ended with `outcome`.
+pub fn print_answers<T: Answer>(
+    answers: Vec<T>,
+    outcome: Outcome,
+    format: Format,
+    top: usize,
+) -> Result<Outcome> {
+    let found = answers.iter().any(Answer::is_found);
+    match format {
+        Format::Json => print_json(&Envelope::new(T::COMMAND, found, answers))?,
+        Format::Text => {
+            let texts = answers.iter().map(|one| Shown(one, top).to_string());
+            print_text(&texts.collect::<Vec<_>>().join("\n"))?;
+        }
+    }
+    Ok(outcome.with(found))
+}
+
+/// Parses `2GiB`, `512M`, `1.5 GB`.
+pub fn size(text: &str) -> Result<u64> {
+    gpushim_config::amount(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
+}
+
 /// Parses `12.5`, `12.5s` or `end`.
 fn moment(text: &str) -> Result<Moment> {
     if text == "end" {
@@ -173,4 +176,12 @@ fn moment(text: &str) -> Result<Moment> {
     let seconds = seconds.ok().filter(|seconds| (0.0..1e10).contains(seconds));
     let seconds = seconds.ok_or_else(|| failed!("expected seconds like 12.5, or end"))?;
     Ok(Moment::Ns((seconds * 1e9) as u64))
+}
+
+/// Parses `2%` or `2` to 0.02.
+pub fn percentage(text: &str) -> Result<f64> {
+    let number = text.trim().trim_end_matches('%').trim().parse::<f64>();
+    let number = number.ok().filter(|number| (0.0..=1e6).contains(number));
+    let number = number.ok_or_else(|| failed!("expected a percentage like 1 or 2.5%"))?;
+    Ok(number / 100.0)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::common_args::CommonArgs;
-use super::outcome::{Format, Outcome};
+use super::outcome::Outcome;
 use super::progress;
 use crate::error::Result;
 use crate::ledger::Focus;
@@ -63,7 +63,7 @@ impl IterationArgs {
         let answers = self.find(|recording, focus, given| {
             look(recording, focus, given, &mut *recording.names())
         })?;
-        self.common.answer(answers)
+        self.answer(answers)
     }
 
     /// Analyses each recording. Errors of one recording are printed on stderr.
@@ -86,13 +86,8 @@ impl IterationArgs {
         })
     }
 
-    /// Number of lines of each list.
-    pub fn top(&self) -> usize {
-        self.common.top()
-    }
-
-    /// Format in which the answer is printed.
-    pub fn format(&self) -> Format {
-        self.common.format()
+    /// Prints answers, and says how the command ends.
+    pub fn answer<T: Answer>(&self, answers: (Vec<T>, Outcome)) -> Result<Outcome> {
+        self.common.answer(answers)
     }
 }

@@ -26,3 +26,13 @@ pub enum Outcome {
     /// Number of the signal that killed the program of `run`.
     Killed(i32),
 }
+
+impl Outcome {
+    /// Returns [`Outcome::Found`] in place of [`Outcome::Fine`] if something was found.
+    pub fn with(self, found: bool) -> Outcome {
+        match self {
+            Outcome::Fine if found => Outcome::Found,
+            outcome => outcome,
+        }
+    }
+}

@@ -16,49 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Events between two looks at the clock.
 const LOOK: u64 = 1 << 16;
 
-/// A bar for work that goes through a known number of things.
-pub struct Bar {
-    begin: Instant,
-    bar: Option<ProgressBar>,
-    is_shown: bool,
-}
-
-impl Bar {
-    /// Nothing is shown yet, and never where stderr is no terminal.
-    pub fn new() -> Bar {
-        Bar {
-            begin: Instant::now(),
-            bar: None,
-            is_shown: stderr().is_terminal(),
-        }
-    }
-
-    /// Shows `done` of `all` steps.
-    pub fn show(&mut self, what: &str, done: usize, all: usize) {
-        if !self.is_shown || self.begin.elapsed() < PATIENCE {
-            return;
-        }
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(all as u64);
-            let style = ProgressStyle::with_template(
-                "{msg} {wide_bar} {percent:>3} %, {human_pos} requests",
-            );
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        bar.set_message(what.to_string());
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    }
-
-    /// Removes the bar from the terminal.
-    pub fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
-}
-
 /// Opens a recording; on a terminal with a bar that shows how far each pass over its events is.
 ///
 /// # Errors
@@ -77,36 +34,45 @@ pub fn open(path: &Path) -> Result<Box<dyn Recording>> {
     }))
 }
 
-/// A bar for steps that several threads take, on a terminal, if they take longer than a second.
+/// Makes a bar that is not on the terminal yet.
+fn styled(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// A bar for work in a known number of steps, on a terminal, if it takes longer than a second.
 pub struct Steps {
     begin: Instant,
-    bar: ProgressBar,
+    bar: Option<ProgressBar>,
 }
 
 impl Steps {
     pub fn new() -> Steps {
-        let bar = if stderr().is_terminal() {
-            ProgressBar::new(0)
-        } else {
-            ProgressBar::hidden()
-        };
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let begin = Instant::now();
-        Steps { begin, bar }
+        let template = "{msg} {wide_bar} {human_pos} of {human_len}";
+        Steps {
+            begin: Instant::now(),
+            bar: stderr().is_terminal().then(|| styled(0, template)),
+        }
     }
 
     /// Shows `done` of `of` steps.
     pub fn show(&self, what: &'static str, done: usize, of: usize) {
-        if self.begin.elapsed() >= PATIENCE {
-            self.bar.set_length(of as u64);
-            self.bar.set_message(what);
-            self.bar.set_position(done as u64);
+        if let Some(bar) = &self.bar
+            && self.begin.elapsed() >= PATIENCE
+        {
+            bar.set_length(of as u64);
+            bar.set_message(what);
+            bar.set_position(done as u64);
         }
     }
 
+    /// Removes the bar from the terminal.
     pub fn clear(&self) {
-        self.bar.finish_and_clear();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 
@@ -138,10 +104,11 @@ impl Pass<'_> {
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::new(self.watched.coverage().readable);
-            let style =
-                ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %, {human_pos} events");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let readable = self.watched.coverage().readable;
+            let bar = styled(
+                readable,
+                "{msg} {wide_bar} {percent:>3} %, {human_pos} events",
+            );
             bar.set_message(format!("reading, pass {}", self.number));
             bar
         });

@@ -1,6 +1,9 @@
 //! Compares two runs: peaks, phases, iterations, and the stacks that held memory at the peak.
 
 pub(crate) mod command;
-mod compare;
+mod figures;
+mod report;
+mod text;
+
 #[cfg(test)]
-pub(crate) use compare::DiffReport;
+pub(crate) use report::DiffReport;

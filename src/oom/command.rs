@@ -51,8 +51,5 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let texts: Vec<&str> = briefs.iter().map(|(_, text)| text.as_str()).collect();
     print_text(&texts.join("\n"))?;
     let is_found = briefs.iter().any(|(is_found, _)| *is_found);
-    Ok(match outcome {
-        Outcome::Fine if is_found => Outcome::Found,
-        other => other,
-    })
+    Ok(outcome.with(is_found))
 }

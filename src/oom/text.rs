@@ -20,7 +20,7 @@ use crate::output::escape::shown;
 use crate::output::holder::{Holder, holder_labels};
 use crate::output::owned::{self, owned};
 use crate::output::style::{Style, marked, verdict};
-use crate::output::table::{Align, Table};
+use crate::output::table::{Align, Table, rest};
 use crate::output::units::{bytes, count, percent};
 use crate::recording::{CallSite, Names, Owned, Recording};
 use gpushim_trace::Layer;
@@ -270,14 +270,8 @@ impl Answer for OomReport {
                     label,
                 ]);
             }
-            let rest = told.held_by.iter().skip(top);
-            let (bytes_of, blocks_of) = rest.fold((0_u64, 0_u64), |(sum, blocks), holder| {
-                (
-                    sum.saturating_add(holder.bytes),
-                    blocks.saturating_add(holder.blocks),
-                )
-            });
-            if blocks_of > 0 {
+            let hidden = told.held_by.iter().skip(top);
+            if let Some((bytes_of, blocks_of)) = rest(hidden.map(|one| (one.bytes, one.blocks))) {
                 table.row([
                     bytes(bytes_of),
                     percent(bytes_of as f64, told.shortage.live as f64),

@@ -6,7 +6,7 @@ use std::fmt;
 use rustc_hash::FxHashMap;
 
 use super::escape::shown;
-use super::table::{Align, Table};
+use super::table::{Align, Table, rest};
 use super::units::{bytes, count, percent};
 use crate::ledger::Block;
 use crate::recording::{Names, Owned, Owner, Recording, is_workspace};
@@ -181,11 +181,8 @@ pub fn table(f: &mut fmt::Formatter<'_>, rows: &[Owned], whole: u64, top: usize)
     for one in rows.iter().take(top) {
         add(one.bytes, Some(one.blocks), &row(&one.owner));
     }
-    let rest = rows.iter().skip(top);
-    let (bytes_left, blocks) = rest.fold((0_u64, 0), |(bytes, blocks), one| {
-        (bytes.saturating_add(one.bytes), blocks + one.blocks)
-    });
-    if blocks > 0 {
+    let hidden = rows.iter().skip(top);
+    if let Some((bytes_left, blocks)) = rest(hidden.map(|one| (one.bytes, one.blocks))) {
         add(bytes_left, Some(blocks), "other names");
     }
     let named = rows

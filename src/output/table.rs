@@ -98,6 +98,14 @@ impl Table {
     }
 }
 
+/// Bytes and blocks of rows that a table does not show; `None` without blocks.
+pub fn rest(rows: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64)> {
+    let sum = rows.fold((0_u64, 0_u64), |(bytes, blocks), (more, of)| {
+        (bytes.saturating_add(more), blocks.saturating_add(of))
+    });
+    Some(sum).filter(|(_, blocks)| *blocks > 0)
+}
+
 impl fmt::Display for Table {
     /// Lines of the table. On a terminal that is too narrow, the words of the last column continue below it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -260,13 +260,7 @@ impl Judge<'_, '_> {
             (Some(Phase::Optimizer), None) => Category::OptimizerState,
             (Some(Phase::Optimizer), Some(_)) => Category::Temporary,
             (Some(Phase::Backward), _) if block.earlier => Category::Gradients,
-            (Some(Phase::Backward), freed) => {
-                let end = intervals.at(block.ticket).map(|interval| interval.to);
-                match (end, freed) {
-                    (Some(end), Some(freed)) if freed <= end => Category::Temporary,
-                    _ => Category::Gradients,
-                }
-            }
+            (Some(Phase::Backward), freed) => self.of_backward(block, freed),
             // Memory that was there before and stays.
             (_, None) if block.earlier && self.is_whole => Category::Parameters,
             (_, Some(freed)) if block.earlier && within(freed) == Some(Phase::Optimizer) => {
@@ -307,13 +301,7 @@ impl Judge<'_, '_> {
         match phase {
             _ if self.intervals.all.is_empty() => Category::Unknown,
             Some(Phase::Optimizer) => Category::Temporary,
-            Some(Phase::Backward) => {
-                let end = self.intervals.at(block.ticket).map(|interval| interval.to);
-                match (end, freed) {
-                    (Some(end), Some(freed)) if freed <= end => Category::Temporary,
-                    _ => Category::Gradients,
-                }
-            }
+            Some(Phase::Backward) => self.of_backward(block, freed),
             Some(Phase::Forward) | None => {
                 let backward = self.intervals.next(Phase::Backward, block.ticket);
                 match (backward, freed) {
@@ -323,6 +311,15 @@ impl Judge<'_, '_> {
                     (_, None) => Category::Unknown,
                 }
             }
+        }
+    }
+
+    /// Judges a block that backward made.
+    fn of_backward(&self, block: &Block, freed: Option<u64>) -> Category {
+        let end = self.intervals.at(block.ticket).map(|interval| interval.to);
+        match (end, freed) {
+            (Some(end), Some(freed)) if freed <= end => Category::Temporary,
+            _ => Category::Gradients,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::loops::{Follow, Found};
 use crate::output::answer::{Answer, Subject, lost_peak_in_words};
 use crate::output::holder::{Holder, holder_labels, merged};
 use crate::output::owned;
-use crate::output::table::{Align, Table};
+use crate::output::table::{Align, Table, rest};
 use crate::output::units::{bytes, count, percent, span};
 use crate::recording::{Names, Owned, Recording, read};
 
@@ -151,11 +151,8 @@ impl Answer for PeakReport {
                 label,
             ]);
         }
-        let rest = self.holders.iter().skip(top);
-        let (bytes_left, blocks) = rest.fold((0_u64, 0), |(bytes, blocks), holder| {
-            (bytes.saturating_add(holder.bytes), blocks + holder.blocks)
-        });
-        if blocks > 0 {
+        let hidden = self.holders.iter().skip(top);
+        if let Some((bytes_left, blocks)) = rest(hidden.map(|one| (one.bytes, one.blocks))) {
             let who = others(self.holders.len().saturating_sub(top));
             table.row([
                 bytes(bytes_left),

@@ -17,6 +17,8 @@ pub const ITERATION: &str = "iteration";
 const NAMES: usize = 1 << 12;
 /// Highest number of ranges that are open at once and may end in any order; more are not followed.
 const STARTED: usize = 64;
+/// Highest number of stretches of time of a phase: more than can be seen.
+const STRETCHES: usize = 1 << 13;
 
 /// Sum of the events between the beginnings and ends of the ranges of one name.
 ///
@@ -50,6 +52,10 @@ pub struct Phase {
     /// The most that was live, without what is known only by its end.
     #[serde(skip)]
     highest: i128,
+    /// Begin and end of each stretch of time, for [`Phase::over_time`]. Adjacent stretches are
+    /// merged when there are too many.
+    #[serde(skip)]
+    pub during: Vec<(u64, u64)>,
 }
 
 impl Phase {
@@ -59,41 +65,37 @@ impl Phase {
         focus: Focus,
         iterations: Option<&Iterations>,
     ) -> Vec<Phase> {
-        let mut phases = Phases {
-            recording,
-            // Ranges of other threads lie beside these.
-            thread: busiest(recording),
-            // An uncertain iteration may be a layer, which is no phase of the run.
-            iterations: iterations.filter(|all| !all.are_ranges() && all.certainty.sure),
-            names: FxHashMap::default(),
-            open: Vec::new(),
-            started: BTreeMap::new(),
-            iteration: None,
-            now: 0,
-            unseen: 0,
-            last_ns: 0,
-            all: Vec::new(),
-        };
+        let mut phases = Phases::new(recording);
+        // An uncertain iteration may be a layer, which is no phase of the run.
+        phases.iterations = iterations.filter(|all| !all.are_ranges() && all.certainty.sure);
         walk(recording, focus, &mut [&mut phases]);
-        // Phases that are open at the end of the run end there.
-        let iteration = phases.iteration.take().map(|(_, open)| open);
-        for open in std::mem::take(&mut phases.open)
-            .into_iter()
-            .chain(std::mem::take(&mut phases.started).into_values())
-            .chain(iteration)
-        {
-            phases.end(open, phases.last_ns);
+        phases.finish()
+    }
+
+    /// The ranges in the order in which they first began, with their times and without memory.
+    /// Returns the time of the last event, too.
+    pub fn over_time(recording: &dyn Recording) -> (Vec<Phase>, u64) {
+        let mut phases = Phases::new(recording);
+        phases.has_times = true;
+        for record in recording.events() {
+            phases.event(&record);
         }
-        let unseen = phases.unseen;
-        for phase in &mut phases.all {
-            phase.peak = u64::try_from((phase.highest + unseen).max(0)).unwrap_or(u64::MAX);
+        let last_ns = phases.last_ns;
+        (phases.finish(), last_ns)
+    }
+
+    fn take_place(&mut self, from: u64, to: u64) {
+        self.during.push((from, to));
+        if self.during.len() > STRETCHES {
+            let pairs = self.during.chunks(2);
+            let joined = pairs.filter_map(|pair| Some((pair.first()?.0, pair.last()?.1)));
+            self.during = joined.collect();
         }
-        phases.all
     }
 }
 
 /// Returns the thread that announced most ranges.
-pub(crate) fn busiest(recording: &dyn Recording) -> Option<u32> {
+fn busiest(recording: &dyn Recording) -> Option<u32> {
     let mut threads = FxHashMap::<u32, u64>::default();
     for record in recording
         .events()
@@ -139,10 +141,46 @@ struct Phases<'a> {
     /// Bytes of these older blocks, added when they end or after the last event.
     unseen: i128,
     last_ns: u64,
+    /// True if phases keep the times at which they took place.
+    has_times: bool,
     all: Vec<Phase>,
 }
 
-impl Phases<'_> {
+impl<'a> Phases<'a> {
+    fn new(recording: &'a dyn Recording) -> Phases<'a> {
+        Phases {
+            recording,
+            // Ranges of other threads lie beside these.
+            thread: busiest(recording),
+            iterations: None,
+            names: FxHashMap::default(),
+            open: Vec::new(),
+            started: BTreeMap::new(),
+            iteration: None,
+            now: 0,
+            unseen: 0,
+            last_ns: 0,
+            has_times: false,
+            all: Vec::new(),
+        }
+    }
+
+    /// Ends the phases that are open at the end of the run, and returns all.
+    fn finish(mut self) -> Vec<Phase> {
+        let iteration = self.iteration.take().map(|(_, open)| open);
+        for open in std::mem::take(&mut self.open)
+            .into_iter()
+            .chain(std::mem::take(&mut self.started).into_values())
+            .chain(iteration)
+        {
+            self.end(open, self.last_ns);
+        }
+        for phase in &mut self.all {
+            phase.peak = u64::try_from((phase.highest + self.unseen).max(0)).unwrap_or(u64::MAX);
+        }
+        self.all
+    }
+
     fn phase(&mut self, name: String, depth: usize) -> usize {
         let known = self.all.iter().position(|phase| phase.name == name);
         known.unwrap_or_else(|| {
@@ -195,7 +233,10 @@ impl Phases<'_> {
             return;
         };
         phase.count += 1;
-        phase.ns += ns.saturating_sub(open.ns);
+        phase.ns = phase.ns.saturating_add(ns.saturating_sub(open.ns));
+        if self.has_times {
+            phase.take_place(open.ns, ns);
+        }
         phase.allocated = phase.allocated.saturating_add(open.allocated);
         phase.temporary = phase.temporary.saturating_add(open.temporary);
         let kept = open.allocated.saturating_sub(open.temporary);

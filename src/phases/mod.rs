@@ -5,6 +5,5 @@
 mod find;
 mod text;
 
-pub(crate) use find::busiest;
 pub use find::{ITERATION, Phase};
 pub use text::PhasesReport;

@@ -1,12 +1,11 @@
 //! `gpushim replay`: serves a run's requests with other allocators.
 
 use super::text::ReplayReport;
-use crate::cli::common_args::CommonArgs;
+use crate::cli::common_args::{CommonArgs, size};
 use crate::cli::outcome::Outcome;
-use crate::cli::progress::Bar;
+use crate::cli::progress::Steps;
 use crate::error::{Result, failed};
 use gpushim_alloc::Reuse;
-use gpushim_config::amount;
 use gpushim_simulate::replay::{self, Policy, ReplayDevice};
 
 /// Serve the requests of a recording again with other allocators, without a GPU, and show the memory
@@ -29,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", value_delimiter = ',')]
     policy: Vec<Policy>,
     /// The memory of the device, such as 40G.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     limit: Option<u64>,
     /// Also find the least limit at which each allocator still serves all requests, by up to 20
     /// more replays of each.
@@ -39,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "WAY", value_parser = reuse, default_value = "order")]
     reuse: Reuse,
     /// Value of GPUSHIM_PAGE, for vmm.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "2M")]
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "2M")]
     page: u64,
     /// Value of GPUSHIM_DECAY, by the recording's clock.
     #[arg(long, value_name = "TIME", value_parser = decay, default_value = "10s")]
@@ -65,18 +64,14 @@ pub fn main(args: &Args) -> Result<Outcome> {
         decay: args.decay,
         ..ReplayDevice::default()
     };
-    let mut bar = Bar::new();
     args.common.each(|recording, focus| {
+        let bar = Steps::new();
         let mut watch = |policy: Policy, done, all| bar.show(policy.name(), done, all);
         let how = (policies, &device, args.least_limit);
         let report = ReplayReport::of(recording, focus, how, &mut watch);
         bar.clear();
         report
     })
-}
-
-fn bytes(text: &str) -> Result<u64> {
-    amount(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
 }
 
 fn decay(text: &str) -> Result<u64> {

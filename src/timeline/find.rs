@@ -1,19 +1,11 @@
 //! Memory over a run, in columns of time, and the phases of the program.
 
-use std::collections::BTreeMap;
-
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::loops::without_numbers;
-use crate::phases::busiest;
+use crate::phases::Phase;
 use crate::recording::Recording;
-use gpushim_trace::{DeviceTimeline, Kind, Series, Span};
+use gpushim_trace::{DeviceTimeline, Series, Span};
 
-/// The most names of phases.
-const NAMES: usize = 1 << 12;
-/// The most ranges that are open at once and may end in any order; more are not followed.
-const STARTED: usize = 64;
 /// Number of phases that are shown: the longest.
 const PHASES: usize = 6;
 
@@ -88,16 +80,13 @@ impl Run {
         let devices: Vec<&DeviceTimeline> = all
             .filter(|one| device.is_none_or(|device| one.device == device))
             .collect();
-        let mut open = Open::new(busiest(recording));
-        for record in recording.events() {
-            open.feed(recording, &record);
-        }
+        let (phases, last_ns) = Phase::over_time(recording);
         let ends = devices.iter().flat_map(|one| {
             let last = |series| one.get(series).last().map_or(0, |span| span.to_ns);
             Series::ALL.map(last)
         });
         // The last stretch may go on beyond the last event; then it is the events that end the run.
-        let end_ns = match open.last_ns {
+        let end_ns = match last_ns {
             0 => ends.max().unwrap_or(0),
             last => last,
         };
@@ -110,7 +99,7 @@ impl Run {
         };
         Run {
             devices: devices.iter().map(curves).collect(),
-            phases: open.finish(end_ns, columns),
+            phases: longest(phases, end_ns, columns),
             end_ns,
             is_complete: timeline.is_complete && timeline.gaps == 0,
         }
@@ -179,136 +168,18 @@ fn bridge(columns: &mut [Option<(u64, u64)>]) {
     }
 }
 
-/// The ranges of a thread, and ranges that may end in any order.
-struct Open {
-    thread: Option<u32>,
-    /// Place in `all` of a name's id.
-    names: FxHashMap<u64, usize>,
-    /// Open now: place in `all`, and since when.
-    open: Vec<(usize, u64)>,
-    /// Open ranges by number. These may end on another thread or in another order.
-    started: BTreeMap<u64, (usize, u64)>,
-    all: Vec<Phase>,
-    last_ns: u64,
-}
-
-struct Phase {
-    name: String,
-    depth: usize,
-    ns: u64,
-    /// Begin and end of each stretch of time. Adjacent stretches are merged when there are too
-    /// many.
-    during: Vec<(u64, u64)>,
-}
-
-/// More stretches than can be seen are put together.
-const STRETCHES: usize = 1 << 13;
-
-impl Phase {
-    fn add(&mut self, from: u64, to: u64) {
-        self.ns = self.ns.saturating_add(to.saturating_sub(from));
-        self.during.push((from, to));
-        if self.during.len() > STRETCHES {
-            let pairs = self.during.chunks(2);
-            let joined = pairs.filter_map(|pair| Some((pair.first()?.0, pair.last()?.1)));
-            self.during = joined.collect();
-        }
-    }
-}
-
-impl Open {
-    fn new(thread: Option<u32>) -> Open {
-        Open {
-            thread,
-            names: FxHashMap::default(),
-            open: Vec::new(),
-            started: BTreeMap::new(),
-            all: Vec::new(),
-            last_ns: 0,
-        }
-    }
-
-    fn feed(&mut self, recording: &dyn Recording, record: &gpushim_trace::Record) {
-        self.last_ns = record.ns;
-        let event = &record.event;
-        match event.kind {
-            Kind::RangeStart if self.started.len() < STARTED => {
-                let phase = self.of_name(recording, event.address);
-                let before = self.started.insert(event.size, (phase, record.ns));
-                self.end(before, record.ns);
-            }
-            Kind::RangeEnd => {
-                let open = self.started.remove(&event.size);
-                self.end(open, record.ns);
-            }
-            _ if self.thread != Some(event.thread) => {}
-            Kind::RangePush => {
-                let phase = self.of_name(recording, event.address);
-                self.open.push((phase, record.ns));
-            }
-            Kind::RangePop => {
-                let open = self.open.pop();
-                self.end(open, record.ns);
-            }
-            _ => {}
-        }
-    }
-
-    /// The phase of a range, by the id of its name.
-    fn of_name(&mut self, recording: &dyn Recording, id: u64) -> usize {
-        if let Some(phase) = self.names.get(&id) {
-            return *phase;
-        }
-        let name = recording.text(id).unwrap_or_default();
-        let depth = self.open.len() + self.started.len();
-        let phase = self.phase(without_numbers(&name), depth);
-        if self.names.len() < NAMES {
-            self.names.insert(id, phase);
-        }
-        phase
-    }
-
-    fn phase(&mut self, name: String, depth: usize) -> usize {
-        let known = self.all.iter().position(|phase| phase.name == name);
-        known.unwrap_or_else(|| {
-            if self.all.len() >= NAMES {
-                return usize::MAX;
-            }
-            self.all.push(Phase {
-                name,
-                depth,
-                ns: 0,
-                during: Vec::new(),
-            });
-            self.all.len() - 1
-        })
-    }
-
-    fn end(&mut self, open: Option<(usize, u64)>, ns: u64) {
-        if let Some((phase, since)) = open
-            && let Some(phase) = self.all.get_mut(phase)
-        {
-            phase.add(since, ns);
-        }
-    }
-
-    fn finish(mut self, end_ns: u64, columns: usize) -> Vec<During> {
-        let open = std::mem::take(&mut self.open).into_iter().rev();
-        let started = std::mem::take(&mut self.started).into_values();
-        for open in open.chain(started) {
-            self.end(Some(open), end_ns);
-        }
-        self.all.sort_by_key(|phase| std::cmp::Reverse(phase.ns));
-        self.all.truncate(PHASES);
-        self.all.sort_by_key(|phase| phase.depth);
-        let during = |phase: Phase| During {
-            columns: covered(&phase.during, end_ns, columns),
-            name: phase.name,
-            depth: phase.depth,
-            ns: phase.ns,
-        };
-        self.all.into_iter().map(during).collect()
-    }
+/// The longest phases, in the order of their depth.
+fn longest(mut phases: Vec<Phase>, end_ns: u64, columns: usize) -> Vec<During> {
+    phases.sort_by_key(|phase| std::cmp::Reverse(phase.ns));
+    phases.truncate(PHASES);
+    phases.sort_by_key(|phase| phase.depth);
+    let during = |phase: Phase| During {
+        columns: covered(&phase.during, end_ns, columns),
+        name: phase.name,
+        depth: phase.depth,
+        ns: phase.ns,
+    };
+    phases.into_iter().map(during).collect()
 }
 
 /// The part of each column that stretches of time cover.

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use super::report::TuneReport;
+use crate::cli::common_args::size;
 use crate::cli::iteration_args::IterationArgs;
-use crate::cli::outcome::{Format, Outcome};
+use crate::cli::outcome::Outcome;
 use crate::cli::progress;
-use crate::cli::terminal::{print_json, print_text};
 use crate::error::{Result, failed};
-use crate::output::answer::{Answer, Shown, Subject};
-use crate::output::envelope::Envelope;
-use gpushim_config::amount;
+use crate::output::answer::Subject;
 use gpushim_simulate::tune::{Options, Recorded, tune};
 
 /// Try gpushim's policies and parameters on recordings, without a GPU, and recommend settings for
@@ -35,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     common: IterationArgs,
     /// The memory of the device, such as 40G.
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
     limit: Option<u64>,
     /// The most time that driver calls may take, percent of the duration of the runs.
     #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "2")]
@@ -74,26 +72,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
         bar.show(progress.what, progress.done, progress.of);
     });
     bar.clear();
-    let nothing_fits = tuned.closest.is_some();
     let report = TuneReport::new(subjects, &recorded, &options, tuned);
-    match args.common.format() {
-        Format::Json => {
-            print_json(&Envelope::new(
-                TuneReport::COMMAND,
-                nothing_fits,
-                vec![report],
-            ))?;
-        }
-        Format::Text => print_text(&Shown(&report, args.common.top()).to_string())?,
-    }
-    Ok(match outcome {
-        Outcome::Fine if nothing_fits => Outcome::Found,
-        outcome => outcome,
-    })
-}
-
-fn bytes(text: &str) -> Result<u64> {
-    amount(text).ok_or_else(|| failed!("expected a size like 512M or 40G"))
+    args.common.answer((vec![report], outcome))
 }
 
 fn share(text: &str) -> Result<f64> {

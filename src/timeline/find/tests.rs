@@ -1,5 +1,5 @@
 use super::*;
-use gpushim_trace::{Class, Event, StackNode, Trace, Writer, WriterOptions};
+use gpushim_trace::{Class, Event, Kind, StackNode, Trace, Writer, WriterOptions};
 
 /// Memory that rises and falls within ranges of several names.
 fn made() -> (tempfile::TempDir, Trace) {

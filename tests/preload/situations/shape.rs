@@ -18,13 +18,22 @@ fn diff(a: &Outcome, b: &Outcome) -> (Value, Option<i32>) {
     (found["results"][0].clone(), output.status.code())
 }
 
+/// Checks that the peak fell, and that the gradients at the new peak are the only regression.
+fn only_gradients_grew(found: &Value, code: Option<i32>) {
+    assert_eq!(code, Some(1), "{found:#}");
+    let regressions = found["regressions"].as_array().expect("regressions");
+    assert_eq!(regressions.len(), 1, "{found:#}");
+    assert!(named(&regressions[0], "train  situations.py"), "{found:#}");
+    assert!(found["peak"][0].as_u64() > found["peak"][1].as_u64());
+}
+
 #[test]
 fn what_half_the_precision_and_quarter_batches_save() {
     let plain = run("clean", 20).shim();
     for (case, saved) in [("half", 2.0 / 4.0), ("quarters", 3.0 / 4.0)] {
         let less = run(case, 20).shim();
         let (found, code) = diff(&plain, &less);
-        assert_eq!(code, Some(0), "less is no regression, {case}: {found:#}");
+        only_gradients_grew(&found, code);
         assert_eq!(diff(&less, &plain).1, Some(1), "{case}");
         // The outputs of layers are the framework's allocations, on behalf of this function.
         let top = &found["holders"][0];
@@ -111,7 +120,7 @@ fn what_checkpointing_saves() {
     let [without, with] = ["clean", "checkpoint"].map(|case| run(case, 20).shim());
     assert_eq!(diff(&with, &without).1, Some(1));
     let (found, code) = diff(&without, &with);
-    assert_eq!(code, Some(0), "less is no regression: {found:#}");
+    only_gradients_grew(&found, code);
     // Two of the four layers keep no input until the backward pass; the last is needed at the peak
     // anyway.
     let saved = found["peak"][0]

@@ -91,6 +91,9 @@ impl Columns {
     }
 
     /// Returns the fields of a line, without white space around them; empty beyond its end.
+    ///
+    /// A quotation mark is a character like any other: one in a damaged line must not hide the lines
+    /// after it.
     fn fields<'a>(&self, text: &'a [u8]) -> [&'a [u8]; COLUMNS] {
         let mut fields = [&b""[..]; COLUMNS];
         for (part, field) in text.split(|byte| *byte == b',').zip(&self.fields) {
