@@ -37,6 +37,7 @@ mod outside;
 mod owners;
 mod privileged;
 mod python;
+mod recording;
 mod replay;
 mod reuse;
 mod run;

@@ -13,7 +13,7 @@ use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::{
     capture_notices, context_drain, context_pools, device_memory, elastic, ipc_import, limit,
-    owner, passthrough, peer_access, peer_work, pool_life, threshold,
+    owner, passthrough, peer_access, peer_work, pool_life, registry, threshold,
 };
 use crate::record::events;
 
@@ -44,8 +44,9 @@ fn ended(handle: u64) {
 /// Closes a context that is about to end. Its work is complete then: no fence covers it any more.
 /// Other threads may get its addresses before the driver's call returns.
 fn leaves(doomed: Context) {
-    // A refusal means that its work has failed, or that the handle is no context.
-    if peer_access::is_known(doomed) && context_drain::context(doomed).is_ok() {
+    // A refusal means that its work has failed, or that the handle is no context. Without a pool
+    // nothing waits for this work.
+    if registry::any() && peer_access::is_known(doomed) && context_drain::context(doomed).is_ok() {
         pool_life::context_leaves(doomed);
     }
     gate::close(doomed);
