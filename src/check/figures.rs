@@ -122,7 +122,7 @@ impl Figures {
             _ => None,
         });
         Figures {
-            rank: report.fact("rank").map(str::to_string),
+            rank: report.process.rank.clone(),
             devices: devices.collect(),
             growth: growth.collect(),
             leaked: found(FindingKind::Growth).fold(0, |sum, one| one.bytes.saturating_add(sum)),

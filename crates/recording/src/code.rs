@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustc_hash::FxHashSet;
 
+use crate::Recording;
 use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
 use gpushim_trace::Trace;
 use gpushim_trace::perf_map::PerfMap;
@@ -111,8 +112,9 @@ fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
 /// - written after the trace began
 /// - not created by another process after this one ended
 fn map_of(trace: &Trace) -> Option<PerfMap> {
-    let pid: u32 = trace.fact("pid")?.parse().ok()?;
-    if trace.fact("host")? != host()? {
+    let process = Recording::process(trace);
+    let pid = process.pid?;
+    if process.host? != host()? {
         return None;
     }
     let of_trace = std::fs::metadata(trace.path()).ok()?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Owners, Recording, Way};
+use super::{Caching, Coverage, Gpu, Names, NumberedRequest, Owners, Process, Recording, Way};
 use gpushim_trace::{Layer, LiveBlock, Record, Timeline};
 
 /// Writes methods that pass their arguments to the same method of something else.
@@ -67,6 +67,9 @@ impl<T: Decorator> Recording for T {
         fn format() -> String;
         fn wall_ns() -> u64;
         fn facts() -> Vec<(String, String)>;
+        fn process() -> Process;
+        fn has_times() -> bool;
+        fn gpu(ordinal: u8) -> Option<Gpu>;
         fn coverage() -> Coverage;
         fn live() -> Option<Vec<LiveBlock>>;
         fn live_bytes(layer: Layer, device: u8) -> Option<u64>;
@@ -76,7 +79,5 @@ impl<T: Decorator> Recording for T {
         fn caching() -> Option<&Caching>;
         fn is_one_moment() -> bool;
         fn has_tensors() -> bool;
-        fn gpu(ordinal: u8) -> Option<Gpu>;
-        fn fact(key: &str) -> Option<String>;
     }
 }

@@ -22,12 +22,12 @@ mod copied;
 mod csv;
 mod decorator;
 pub mod error;
-mod facts;
 mod nodes;
 mod open;
 mod owners;
 mod packed;
 mod pickle;
+mod process;
 mod rank;
 mod read;
 mod requests;
@@ -48,15 +48,15 @@ mod workspace;
 
 pub use beside::trace_of;
 pub use blame::{blame, calls, ranges};
-pub use caching::{Caching, Segment, Waiting};
+pub use caching::{Caching, Segment, Settings, Waiting};
 pub use call_site::{CallSite, Function};
 pub use code::Code;
 pub use copied::{most as most_unpacked, plain};
 pub use csv::LineLog;
 pub use decorator::Decorator;
-pub use facts::Gpu;
 pub use open::{is_compressed, open, open_ring, open_trace};
 pub use owners::{Owned, Owner, Owners};
+pub use process::{ENDED_BY, Gpu, Process};
 pub use rank::{is_snapshot, rank_by_name};
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
@@ -130,9 +130,24 @@ pub trait Recording: Send + Sync {
     /// Returns the wall clock at the start, ns since 1970; 0 if unknown.
     fn wall_ns(&self) -> u64;
 
-    /// Returns facts about the process, keys and values in their order; a key may occur several
-    /// times.
+    /// Returns facts for people: keys and values in their order; a key may occur several times.
+    /// [`Recording::process`] and [`Recording::caching`] have the facts that code needs.
     fn facts(&self) -> Vec<(String, String)>;
+
+    /// Returns the process that was recorded.
+    fn process(&self) -> Process {
+        Process::of(&self.facts())
+    }
+
+    /// Returns true if the times of its events were recorded.
+    fn has_times(&self) -> bool {
+        true
+    }
+
+    /// Returns the GPU of an ordinal, if the recording describes it.
+    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
+        self.process().gpus.remove(&ordinal)
+    }
 
     /// Returns the damaged or missing parts, each as a sentence that names the place.
     fn problems(&self) -> Vec<String>;
@@ -217,17 +232,6 @@ pub trait Recording: Send + Sync {
         let live = self.live().unwrap_or_default();
         live.iter().any(|block| is_tensor(block.event.kind))
             || self.events().any(|record| is_tensor(record.event.kind))
-    }
-
-    /// Returns the GPU of an ordinal, if the recording describes it.
-    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
-        Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)
-    }
-
-    /// Returns the first fact of a key.
-    fn fact(&self, key: &str) -> Option<String> {
-        let mut facts = self.facts().into_iter();
-        facts.find(|(name, _)| name == key).map(|(_, value)| value)
     }
 }
 

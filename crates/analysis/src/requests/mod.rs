@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ledger::{Block, Change, Focus, Ledger};
-use gpushim_recording::{Recording, Segment};
+use gpushim_recording::{Recording, Segment, Settings};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
 mod changed;
@@ -125,7 +125,7 @@ pub struct InitialSegment {
 }
 
 /// The recording's data on the allocator that served the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedAllocator {
     /// Segments that it reserved during the recording, in order.
     pub got: Vec<InitialSegment>,
@@ -136,8 +136,8 @@ pub struct RecordedAllocator {
     late: FxHashSet<u32>,
     /// The pool of blocks that are not in the default pool.
     pools: FxHashMap<u32, u32>,
-    /// Options of the allocator by name.
-    pub options: BTreeMap<String, String>,
+    /// Settings of the allocator.
+    pub settings: Settings,
 }
 
 impl RecordedAllocator {
@@ -222,12 +222,7 @@ impl Requests {
         unseen: &[(Record, Block)],
     ) -> (BTreeMap<u8, Requests>, Vec<(Record, Block)>) {
         let mut devices = Devices::default();
-        let options = options(recording);
-        let new = |device| {
-            let mut reader = Reader::new(recording, focus.layer, device);
-            reader.requests.allocator.options.clone_from(&options);
-            reader
-        };
+        let new = |device| Reader::new(recording, focus.layer, device);
         let is_there = |device: u8| {
             device != Event::NO_DEVICE && focus.device.is_none_or(|asked| asked == device)
         };
@@ -426,14 +421,6 @@ impl<'a> Devices<'a> {
         });
         &mut self.all[at].1
     }
-}
-
-/// Returns the options of the allocator that a recording names.
-fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
-    let facts = recording.facts().into_iter();
-    let named =
-        facts.filter_map(|(key, value)| Some((key.strip_prefix("allocator.")?.to_string(), value)));
-    named.collect()
 }
 
 /// Returns true if an event is about memory of this layer, or its segments.

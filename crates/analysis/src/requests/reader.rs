@@ -42,11 +42,15 @@ impl<'a> Reader<'a> {
     pub fn new(recording: &'a dyn Recording, layer: Layer, device: u8) -> Reader<'a> {
         let caching = recording.caching().filter(|_| layer == Layer::Tensor);
         let waiting = caching.map_or(&[][..], |caching| &caching.waiting);
+        let mut requests = Requests::default();
+        if let Some(caching) = caching {
+            requests.allocator.settings.clone_from(&caching.settings);
+        }
         Reader {
             recording,
             layer,
             caching,
-            requests: Requests::default(),
+            requests,
             numbers: FxHashMap::default(),
             made_for: FxHashMap::default(),
             unseen: FxHashMap::default(),

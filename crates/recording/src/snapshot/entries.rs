@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::caching::Segment;
+use crate::caching::{Segment, Settings};
 use crate::pickle::{Pickle, Value};
+use crate::snapshot::settings;
 use crate::snapshot::stacks::Stacks;
 use crate::snapshot::texts::Texts;
 
@@ -85,8 +86,9 @@ pub(super) struct Content {
     pub annotations: Vec<Annotation>,
     /// The names of annotations.
     pub names: Texts,
-    /// Settings of the allocator, by name.
-    pub settings: Vec<(String, String)>,
+    pub settings: Settings,
+    /// All settings of the allocator for people, by name.
+    pub shown_settings: Vec<(String, String)>,
     pub stacks: Stacks,
     /// Number of malformed entries and blocks.
     pub bad: u64,
@@ -158,11 +160,7 @@ impl Content {
             }
         }
         if let Some(settings) = pickle.get(root, "allocator_settings") {
-            content.settings = pickle
-                .entries(settings)
-                .take(DEVICES)
-                .filter_map(|(key, value)| Some((pickle.text(key)?, shown(pickle, value)?)))
-                .collect();
+            (content.settings, content.shown_settings) = settings::settings(pickle, settings);
         }
         content.stacks.finish();
         content.names.finish();
@@ -308,23 +306,6 @@ impl Content {
             time_us: pickle.number(pickle.get(annotation, "time_us")?)?,
         })
     }
-}
-
-/// Returns a setting for people: of several, `key:value` with commas, without zeros.
-fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
-    let one = |value| match value {
-        Value::Bool(is) => Some(is.to_string()),
-        Value::Int(number) => Some(number.to_string()),
-        Value::Float(number) => Some(number.to_string()),
-        _ => pickle.text(value),
-    };
-    one(value).or_else(|| {
-        let parts = pickle.entries(value).take(DEVICES);
-        let parts = parts.filter_map(|(key, value)| Some((one(key)?, one(value)?)));
-        let parts = parts.filter(|(_, value)| value != "0");
-        let parts: Vec<String> = parts.map(|(key, value)| format!("{key}:{value}")).collect();
-        Some(parts.join(","))
-    })
 }
 
 /// Returns true if a dict has not been read before. Any other value is new: it has no content to

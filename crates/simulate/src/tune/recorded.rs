@@ -45,15 +45,12 @@ impl Recorded {
         let found = Iterations::judged(recording, focus, given);
         let is_sure = found.as_ref().is_some_and(|found| found.certainty.sure);
         let starts = found.map_or(Vec::new(), |found| found.starts);
-        let settings = recording.facts().into_iter();
         Recorded {
             devices: Requests::of(recording, focus),
             starts: starts.iter().map(|start| start.ns).collect(),
             is_sure,
             tensors: focus.layer == Layer::Tensor,
-            settings: settings
-                .filter(|(key, _)| key.starts_with("GPUSHIM_"))
-                .collect(),
+            settings: recording.process().variables,
             is_wrapped: recording.coverage().wrapped,
         }
     }
