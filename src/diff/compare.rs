@@ -101,7 +101,7 @@ impl Side {
             focus,
             given,
         } = *run;
-        let iterations = Iterations::judged(recording, focus, given);
+        let iterations = Iterations::find(recording, focus, given);
         let peak = Peak::at(recording, focus, Moment::Peak);
         let mut names = recording.names();
         let mut functions = FxHashMap::default();

@@ -1,7 +1,7 @@
 //! Pools and their blocks behave as the driver's own. Each program prints its results, and they are
 //! the same under the shim.
 
-use gpushim_trace::{Class, Event, Kind, flags};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program, sum};
 

@@ -14,17 +14,17 @@ pub struct Process {
     pub pid: Option<u32>,
     /// Namespace of that number, as the kernel names it.
     pub pid_namespace: Option<String>,
-    /// Name of the host.
+    /// Name of the host that it ran on.
     pub host: Option<String>,
-    /// Rank by the launcher.
+    /// Rank that the launcher gave it.
     pub rank: Option<String>,
     /// Number of ranks of the job.
     pub world: Option<u32>,
     /// Name of the job by the launcher.
     pub job: Option<String>,
-    /// Command line.
+    /// Command line with its arguments.
     pub argv: Option<String>,
-    /// GPUs by ordinal.
+    /// GPUs of the process by ordinal.
     pub gpus: BTreeMap<u8, Gpu>,
     /// Variables `GPUSHIM_*` by name.
     pub variables: BTreeMap<String, String>,

@@ -24,13 +24,12 @@ use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
 use super::{Coverage, Names, Process, Recording, Way, rank_by_name};
 use crate::error::{Result, failed};
-use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
+use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, flags};
 
 mod entries;
 mod history;
 #[cfg(test)]
 mod made;
-mod numbered;
 mod pools;
 mod segments;
 mod settings;
@@ -358,10 +357,6 @@ impl Recording for Snapshot {
 
     fn live(&self) -> Option<Vec<LiveBlock>> {
         Some(self.live.clone())
-    }
-
-    fn timeline(&self) -> Timeline {
-        Timeline::of(self.events.iter())
     }
 
     fn caching(&self) -> Option<&Caching> {

@@ -102,12 +102,8 @@ fn what_the_history_says() {
     assert_eq!(name, "Optimizer.zero_grad#AdamW.zero_grad");
     let ordered: Vec<_> = recording.events().map(|r| (r.ns, r.ticket)).collect();
     assert!(ordered.is_sorted());
-    let before = recording.facts().into_iter();
-    let before = before
-        .filter(|(key, _)| key == "before.0")
-        .next()
-        .unwrap()
-        .1;
+    let mut facts = recording.facts().into_iter();
+    let (_, before) = facts.find(|(key, _)| key == "before.0").unwrap();
     assert!(before.starts_with("137 blocks, "), "{before}");
     let caching = recording.caching().unwrap();
     assert_eq!(caching.settings.is_expandable, Some(false));
