@@ -16,8 +16,8 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 use crate::error::{Context, Result, failed};
-use crate::recording::{is_compressed, most_unpacked};
-use crate::top::{is_in_use, running};
+use crate::recording::{Recording, is_compressed, most_unpacked};
+use crate::top::{is_here, is_in_use, running};
 use crate::whole::{Readers, Unfinished, folder_of};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
@@ -99,17 +99,11 @@ fn has_ended(path: &Path) -> bool {
     let Ok(trace) = Trace::open_ring(path) else {
         return false;
     };
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let is_here = trace.fact("host").is_some_and(|its| its == host.trim())
-        && trace
-            .fact("pid-namespace")
-            .is_some_and(|its| Path::new(&its) == namespace && !its.is_empty());
     let is_mapped = || {
         path.canonicalize()
             .is_ok_and(|path| running().contains(&path))
     };
-    is_here && !is_in_use(&trace) && !is_mapped()
+    is_here(&trace.process()) && !is_in_use(&trace) && !is_mapped()
 }
 
 /// True if no other process compresses this file. The lock ends with the descriptor.

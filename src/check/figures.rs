@@ -48,7 +48,7 @@ pub fn figures(report: &Report) -> RunFigures {
         })
     };
     RunFigures {
-        rank: report.fact("rank").map(str::to_string),
+        rank: report.process.rank.clone(),
         devices: devices.collect(),
         growth: growth.collect(),
         leaked: (sure.iter()).fold(0, |sum, one| one.bytes.saturating_add(sum)),

@@ -153,26 +153,3 @@ impl Decorator for Watched {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_watched_log_has_its_numbers() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.csv");
-        let lines =
-            "op,ptr,size,stream,thread,time_ns\nalloc,0x1000,512,0,1,5\nfree,0x1000,512,0,1,6\n";
-        std::fs::write(&path, lines).unwrap();
-        let watched = Watched {
-            recording: recording::open(&path).unwrap(),
-            begin: Instant::now(),
-            passes: AtomicU64::new(0),
-            is_shown: AtomicBool::new(false),
-        };
-        let numbered = Recording::numbered(&watched).expect("the fast way");
-        assert_eq!(numbered.count(), 2);
-        assert_eq!(Recording::events(&watched).count(), 2);
-    }
-}

@@ -15,7 +15,7 @@ use crate::recording::{CallSite, Recording};
 /// Returns the figures of the memory that is compared. `given`, if the user set it, is the start of
 /// the iterations.
 pub fn figures(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> MemoryFigures {
-    let iterations = Iterations::judged(recording, focus, given);
+    let iterations = Iterations::find(recording, focus, given);
     let iterations = iterations.as_ref();
     let peak = Peak::at(recording, focus, Moment::Peak);
     let mut names = recording.names();

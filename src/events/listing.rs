@@ -145,7 +145,8 @@ fn text(recording: &dyn Recording, record: &Record, out: &mut impl Write) -> io:
     writeln!(out)
 }
 
-fn flag_names(bits: u16) -> Vec<&'static str> {
+/// Returns the names of the flags that are set.
+pub(crate) fn flag_names(bits: u16) -> Vec<&'static str> {
     flags::NAMES
         .iter()
         .filter(|(bit, _)| bits & bit != 0)

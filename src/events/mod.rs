@@ -8,3 +8,4 @@ mod listing;
 #[cfg(test)]
 pub(crate) use listing::Line;
 pub use listing::Listing;
+pub(crate) use listing::flag_names;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ledger::{self, Ledger, Segment};
+use crate::ledger::{self, Block, Ledger, Segment};
 use crate::recording::Recording;
 use gpushim_trace::{Cost, Event, Kind, Layer, Record};
 
@@ -115,34 +115,12 @@ fn unseen(free: &Event) -> Event {
     event
 }
 
-/// A block of memory that is live.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub address: u64,
-    /// Requested size in bytes.
-    pub size: u64,
-    pub stack: u32,
-    pub device: u8,
-    pub stream: u64,
-}
-
-impl Block {
-    fn of(block: &ledger::Block, stream: u64) -> Block {
-        Block {
-            address: block.address,
-            size: block.size,
-            stack: block.stack,
-            device: block.device,
-            stream,
-        }
-    }
-}
-
 /// Change of the holders of memory by an event, and of the memory below them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    Made(Block),
-    Dropped(Block),
+    /// A block that is new, and its stream.
+    Made(Block, u64),
+    Dropped(Block, u64),
     /// A segment and its stream.
     Taken(Segment, u64),
     Given(Segment),
@@ -152,7 +130,7 @@ impl Change {
     /// The device that it is of.
     pub(super) fn device(&self) -> u8 {
         match self {
-            Change::Made(block) | Change::Dropped(block) => block.device,
+            Change::Made(block, _) | Change::Dropped(block, _) => block.device,
             Change::Taken(segment, _) | Change::Given(segment) => segment.device,
         }
     }
@@ -183,7 +161,7 @@ impl Holders {
         } = self;
         let stream = || story.recording.stream(record).unwrap_or(0);
         let only = story.only.unwrap_or(Event::NO_DEVICE);
-        let segment = |block: &ledger::Block| {
+        let segment = |block: &Block| {
             block.is_segment(*is_below).then_some(Segment {
                 address: block.address,
                 size: block.size,
@@ -205,13 +183,13 @@ impl Holders {
                     if stream != 0 {
                         streams.insert(block.address, stream);
                     }
-                    say(Change::Made(Block::of(block, stream)));
+                    say(Change::Made(*block, stream));
                 }
             }
             ledger::Change::Freed(block) => {
                 if block.class.layer() == *layer {
                     let stream = streams.remove(&block.address).unwrap_or(0);
-                    say(Change::Dropped(Block::of(block, stream)));
+                    say(Change::Dropped(*block, stream));
                 }
                 if let Some(segment) = segment(block) {
                     say(Change::Given(segment));
@@ -227,14 +205,14 @@ impl Holders {
         });
     }
 
-    /// The blocks that are held, in the order of addresses.
-    pub(super) fn blocks(&self) -> Vec<Block> {
+    /// The blocks that are held with their streams, in the order of addresses.
+    pub(super) fn blocks(&self) -> Vec<(Block, u64)> {
         let live = self.ledger.live(self.layer).values();
-        let stream = |block: &ledger::Block| self.streams.get(&block.address).copied();
-        let mut blocks: Vec<Block> = live
-            .map(|block| Block::of(block, stream(block).unwrap_or(0)))
+        let stream = |block: &Block| self.streams.get(&block.address).copied();
+        let mut blocks: Vec<(Block, u64)> = live
+            .map(|block| (*block, stream(block).unwrap_or(0)))
             .collect();
-        blocks.sort_unstable_by_key(|block| block.address);
+        blocks.sort_unstable_by_key(|(block, _)| block.address);
         blocks
     }
 }

@@ -47,9 +47,9 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             last = record.ns;
             holders.feed(&story, &record, |change| {
                 let (block, sign, stack) = match change {
-                    Change::Made(block) => (block, 1, block.stack),
+                    Change::Made(block, _) => (block, 1, block.stack),
                     // The profiler finds the allocation by the address.
-                    Change::Dropped(block) => (block, -1, record.event.stack),
+                    Change::Dropped(block, _) => (block, -1, record.event.stack),
                     Change::Taken(..) | Change::Given(_) => return,
                 };
                 let bytes = sign * i64::try_from(block.size).unwrap_or(i64::MAX);

@@ -1,17 +1,26 @@
 //! Stacks as lists of named functions.
 
+use serde::Serialize;
+
 use crate::output::escape::is_unseen;
 use crate::recording::Frame;
 use crate::symbols::{Kind, Symbol};
 
 /// One function of a stack, or a range that was open.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(super) struct Function {
+    #[serde(rename = "function")]
     pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub file: String,
     /// Line of the source file; 0 if unknown.
+    #[serde(skip_serializing_if = "is_unknown")]
     pub line: u32,
     pub kind: &'static str,
+}
+
+fn is_unknown(line: &u32) -> bool {
+    *line == 0
 }
 
 impl Function {

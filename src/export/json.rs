@@ -8,7 +8,7 @@ use std::io::Write;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::frames::functions;
+use super::frames::{Function, functions};
 use super::row::Row;
 use crate::error::Result;
 use crate::output::escape::json;
@@ -27,21 +27,7 @@ struct Head {
 #[derive(Serialize)]
 struct Stack {
     stack: u32,
-    frames: Vec<Call>,
-}
-
-#[derive(Serialize)]
-struct Call {
-    function: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    file: String,
-    #[serde(skip_serializing_if = "is_unknown")]
-    line: u32,
-    kind: &'static str,
-}
-
-fn is_unknown(line: &u32) -> bool {
-    *line == 0
+    frames: Vec<Function>,
 }
 
 /// Writes all recordings, one after the other.
@@ -65,14 +51,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         for record in recording.events() {
             let stack = record.event.stack;
             if stack != 0 && told.insert(stack) {
-                let frames = functions(&names.stack(stack)).into_iter();
-                let frames = frames.map(|function| Call {
-                    function: function.name,
-                    file: function.file,
-                    line: function.line,
-                    kind: function.kind,
-                });
-                let frames = frames.collect();
+                let frames = functions(&names.stack(stack));
                 line(out, &Stack { stack, frames })?;
             }
             line(out, &Row::of(&**recording, &record))?;

@@ -12,11 +12,13 @@ use std::io::Write;
 
 use rustc_hash::FxHashMap;
 
-use super::complete_events::{Block, Change, CompleteEvents};
+use super::complete_events::{Change, CompleteEvents};
 use super::frames::{Function, functions};
 use super::pickler::Pickler;
+use super::pickler::Value::{Fields, Number, Numbers, Text};
 use super::process::processes;
 use crate::error::Result;
+use crate::ledger::Block;
 use crate::recording::{Names, Recording};
 use gpushim_trace::{Kind, Record};
 
@@ -42,7 +44,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         let mut holders = story.holders();
         for record in story.events() {
             holders.feed(&story, &record, |change| {
-                if matches!(change, Change::Made(_) | Change::Taken(..)) {
+                if matches!(change, Change::Made(..) | Change::Taken(..)) {
                     devices.insert(change.device());
                 }
             });
@@ -55,7 +57,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
             let wall_us = process.wall_ns / 1000;
             viz.trace(&story, device, wall_us, &mut *names, &mut end)?;
             // Every block's stack came with its allocation.
-            let places = end.blocks.iter().filter_map(|block| {
+            let places = end.blocks.iter().filter_map(|(block, _)| {
                 let place = viz.stacks.get(&block.stack)?;
                 Some((block.stack, *place))
             });
@@ -70,18 +72,13 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
         viz.segments(end)?;
     }
     viz.pickle.end_list()?;
-    for key in ["allocator_settings", "external_annotations"] {
-        viz.pickle.text(key)?;
-        if key == "allocator_settings" {
-            viz.pickle.begin_dict()?;
-            viz.pickle.text("PYTORCH_CUDA_ALLOC_CONF")?;
-            viz.pickle.text("")?;
-            viz.pickle.end_dict()?;
-        } else {
-            viz.pickle.begin_list()?;
-            viz.pickle.end_list()?;
-        }
-    }
+    viz.pickle.fields(&[
+        (
+            "allocator_settings",
+            Fields(&[("PYTORCH_CUDA_ALLOC_CONF", Text(""))]),
+        ),
+        ("external_annotations", Numbers(&[])),
+    ])?;
     viz.pickle.end_dict()?;
     viz.pickle.finish()?;
     Ok(())
@@ -93,7 +90,8 @@ struct End {
     device: u64,
     /// Bytes and stream, by address.
     segments: BTreeMap<u64, (u64, u64)>,
-    blocks: Vec<Block>,
+    /// Blocks with their streams.
+    blocks: Vec<(Block, u64)>,
     /// Place in the pickle's memo of the stack of each block, by its id.
     stacks: FxHashMap<u32, u32>,
 }
@@ -156,7 +154,7 @@ impl Viz<'_> {
         }
         self.pickle.end_list()?;
         end.blocks = holders.blocks();
-        end.blocks.retain(|block| block.device == device);
+        end.blocks.retain(|(block, _)| block.device == device);
         Ok(())
     }
 
@@ -170,10 +168,10 @@ impl Viz<'_> {
         end: &mut End,
     ) -> Result<()> {
         let (address, size, stream, actions) = match change {
-            Change::Made(block) => (block.address, block.size, block.stream, &["alloc"][..]),
-            Change::Dropped(block) => {
+            Change::Made(block, stream) => (block.address, block.size, stream, &["alloc"][..]),
+            Change::Dropped(block, stream) => {
                 let actions = &["free_requested", "free_completed"][..];
-                (block.address, block.size, block.stream, actions)
+                (block.address, block.size, stream, actions)
             }
             Change::Taken(one, stream) => {
                 end.segments.insert(one.address, (one.size, stream));
@@ -201,18 +199,14 @@ impl Viz<'_> {
     fn entry(&mut self, entry: &HistoryEntry, names: &mut dyn Names) -> Result<()> {
         let is_oom = entry.action == "oom";
         self.pickle.begin_dict()?;
-        self.pickle.text("action")?;
-        self.pickle.text(entry.action)?;
         let address = if is_oom { "device_free" } else { "addr" };
-        for (key, number) in [
-            (address, entry.address),
-            ("size", entry.size),
-            ("stream", entry.stream),
-            ("time_us", entry.time),
-        ] {
-            self.pickle.text(key)?;
-            self.pickle.number(number)?;
-        }
+        self.pickle.fields(&[
+            ("action", Text(entry.action)),
+            (address, Number(entry.address)),
+            ("size", Number(entry.size)),
+            ("stream", Number(entry.stream)),
+            ("time_us", Number(entry.time)),
+        ])?;
         self.pickle.text("frames")?;
         self.stack(entry.stack, names)?;
         self.pickle.end_dict()?;
@@ -240,17 +234,16 @@ impl Viz<'_> {
             self.pickle.again(*place)?;
             return Ok(());
         }
-        self.pickle.begin_dict()?;
-        self.pickle.text("name")?;
-        self.pickle.text(&function.name)?;
-        self.pickle.text("filename")?;
         let file = match function.file.as_str() {
             "" => "??",
             file => file,
         };
-        self.pickle.text(file)?;
-        self.pickle.text("line")?;
-        self.pickle.number(function.line.into())?;
+        self.pickle.begin_dict()?;
+        self.pickle.fields(&[
+            ("name", Text(&function.name)),
+            ("filename", Text(file)),
+            ("line", Number(function.line.into())),
+        ])?;
         self.pickle.end_dict()?;
         let place = self.pickle.remember()?;
         self.frames.insert(function, place);

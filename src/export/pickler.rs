@@ -13,6 +13,17 @@ pub(super) struct Pickler<'a> {
     remembered: u32,
 }
 
+/// A value that a dict has for a key.
+pub(super) enum Value<'a> {
+    Text(&'a str),
+    Number(u64),
+    Truth(bool),
+    Numbers(&'a [u64]),
+    Fields(&'a [(&'a str, Value<'a>)]),
+    /// A value that was remembered at this place.
+    Again(u32),
+}
+
 impl<'a> Pickler<'a> {
     /// Begins a pickle with its header.
     pub(super) fn new(out: &'a mut dyn Write) -> Result<Pickler<'a>> {
@@ -67,8 +78,28 @@ impl<'a> Pickler<'a> {
         }
     }
 
-    pub(super) fn truth(&mut self, is: bool) -> Result<()> {
-        self.out.write_all(&[if is { 0x88 } else { 0x89 }])
+    /// Writes keys of a dict with their values.
+    pub(super) fn fields(&mut self, fields: &[(&str, Value<'_>)]) -> Result<()> {
+        for (key, value) in fields {
+            self.text(key)?;
+            match value {
+                Value::Text(text) => self.text(text)?,
+                Value::Number(number) => self.number(*number)?,
+                Value::Truth(is) => self.out.write_all(&[if *is { 0x88 } else { 0x89 }])?,
+                Value::Numbers(numbers) => {
+                    self.begin_list()?;
+                    numbers.iter().try_for_each(|number| self.number(*number))?;
+                    self.end_list()?;
+                }
+                Value::Fields(fields) => {
+                    self.begin_dict()?;
+                    self.fields(fields)?;
+                    self.end_dict()?;
+                }
+                Value::Again(place) => self.again(*place)?,
+            }
+        }
+        Ok(())
     }
 
     /// Remembers the value written last, so that its place can refer to it.

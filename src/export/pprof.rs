@@ -7,7 +7,8 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::complete_events::CompleteEvents;
 use super::frames::{Function, functions};
@@ -41,8 +42,7 @@ const VALUES: [(&str, &str); 5] = [
 
 /// Texts, functions and places, each written once.
 struct Tables {
-    texts: FxHashMap<String, u64>,
-    strings: Vec<String>,
+    texts: IndexSet<String, FxBuildHasher>,
     locations: FxHashMap<Function, u64>,
     functions: FxHashMap<(String, String), u64>,
     messages: Vec<u8>,
@@ -50,13 +50,8 @@ struct Tables {
 
 impl Tables {
     fn text(&mut self, text: &str) -> u64 {
-        if let Some(known) = self.texts.get(text) {
-            return *known;
-        }
-        let place = self.strings.len() as u64;
-        self.strings.push(text.to_string());
-        self.texts.insert(text.to_string(), place);
-        place
+        let known = self.texts.get_index_of(text);
+        known.unwrap_or_else(|| self.texts.insert_full(text.to_string()).0) as u64
     }
 
     fn location(&mut self, function: Function) -> u64 {
@@ -104,8 +99,7 @@ impl Tables {
 pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> Result<()> {
     let (processes, begin) = processes(recordings);
     let mut tables = Tables {
-        texts: FxHashMap::default(),
-        strings: Vec::new(),
+        texts: IndexSet::default(),
         locations: FxHashMap::default(),
         functions: FxHashMap::default(),
         messages: Vec::new(),
@@ -156,7 +150,7 @@ pub(super) fn write(recordings: &[Box<dyn Recording>], out: &mut dyn Write) -> R
     let mut packed = GzEncoder::new(out, Compression::default());
     packed.write_all(&tables.messages)?;
     packed.write_all(rest.as_bytes())?;
-    for text in &tables.strings {
+    for text in &tables.texts {
         packed.write_all(Message::new().text(field::STRING, text).as_bytes())?;
     }
     packed.finish()?;

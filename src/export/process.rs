@@ -18,14 +18,16 @@ impl Process {
     /// Process of a recording. Without a known process number it gets its place in the list, from 1
     /// on.
     pub(crate) fn of(recording: &dyn Recording, place: usize) -> Process {
-        let fact = |key| recording.fact(key).filter(|value| !value.is_empty());
+        let its = recording.process();
         let file = recording.path().file_name().unwrap_or_default();
-        let pid = fact("pid").and_then(|pid| pid.parse().ok());
+        let title = its.argv.filter(|argv| !argv.is_empty());
         Process {
-            pid: pid.unwrap_or(u32::try_from(place + 1).unwrap_or(u32::MAX)),
-            rank: fact("rank"),
-            host: fact("host").unwrap_or_default(),
-            title: fact("argv").unwrap_or_else(|| file.to_string_lossy().into_owned()),
+            pid: its
+                .pid
+                .unwrap_or(u32::try_from(place + 1).unwrap_or(u32::MAX)),
+            rank: its.rank.filter(|rank| !rank.is_empty()),
+            host: its.host.unwrap_or_default(),
+            title: title.unwrap_or_else(|| file.to_string_lossy().into_owned()),
             wall_ns: recording.wall_ns(),
         }
     }

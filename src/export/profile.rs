@@ -47,7 +47,7 @@ pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
     let mut holders = story.holders();
     for (place, record) in story.events().enumerate() {
         holders.feed(story, &record, |change| match change {
-            Change::Made(block) => {
+            Change::Made(block, _) => {
                 let sums = sums.entry(block.stack).or_default();
                 sums.allocations += 1;
                 sums.allocated = sums.allocated.saturating_add(block.size);
@@ -55,7 +55,7 @@ pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
                 sums.live = sums.live.saturating_add(block.size);
                 now = now.saturating_add(block.size);
             }
-            Change::Dropped(block) => {
+            Change::Dropped(block, _) => {
                 let sums = sums.entry(block.stack).or_default();
                 sums.live_blocks = sums.live_blocks.saturating_sub(1);
                 sums.live = sums.live.saturating_sub(block.size);
@@ -72,7 +72,7 @@ pub(super) fn profile(story: &CompleteEvents<'_>) -> Vec<(u32, Sums)> {
     for record in story.events().take(at + 1) {
         holders.feed(story, &record, |_| {});
     }
-    for block in holders.blocks() {
+    for (block, _) in holders.blocks() {
         let sums = sums.entry(block.stack).or_default();
         sums.peak = sums.peak.saturating_add(block.size);
     }

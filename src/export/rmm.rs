@@ -33,8 +33,8 @@ pub(super) fn write(recording: &dyn Recording, out: &mut dyn Write) -> Result<()
             ));
         };
         holders.feed(&story, &record, |change| match change {
-            Change::Made(block) => line("allocate", block.address, block.size, block.stream),
-            Change::Dropped(block) => line("free", block.address, block.size, block.stream),
+            Change::Made(block, stream) => line("allocate", block.address, block.size, stream),
+            Change::Dropped(block, stream) => line("free", block.address, block.size, stream),
             Change::Taken(..) | Change::Given(_) => {}
         });
         let is_ours = match event.kind {

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use crate::events::flag_names;
 use crate::recording::Recording;
-use gpushim_trace::{Event, Kind, Record, flags};
+use gpushim_trace::{Event, Kind, Record};
 
 /// A row. A value that its event does not have is null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -76,7 +77,7 @@ impl Row {
             address: event.address,
             size: event.size,
             result: event.result,
-            flags: flag_names(event.flags),
+            flags: flag_names(event.flags).join(","),
             stream: recording.stream(record),
             stack: (event.stack != 0).then_some(event.stack),
             ..Row::default()
@@ -105,10 +106,4 @@ impl Row {
         }
         row
     }
-}
-
-fn flag_names(bits: u16) -> String {
-    let set = flags::NAMES.iter().filter(|(bit, _)| bits & bit != 0);
-    let names: Vec<&str> = set.map(|(_, name)| *name).collect();
-    names.join(",")
 }

@@ -92,16 +92,17 @@ fn cut(text: &str) -> String {
 }
 
 fn process(report: &Report) -> Process {
-    let number = |key| report.fact(key).and_then(|value| value.parse().ok());
+    let its = &report.process;
+    let text = |text: &Option<String>| text.as_deref().map(cut);
     Process {
-        host: cut(report.fact("host").unwrap_or_default()),
-        pid: number("pid"),
-        rank: number("rank"),
-        world: number("world"),
-        job: report.fact("job").map(cut),
+        host: text(&its.host).unwrap_or_default(),
+        pid: its.pid,
+        rank: its.rank.as_ref().and_then(|rank| rank.parse().ok()),
+        world: its.world,
+        job: text(&its.job),
         started_wall_ns: report.started_wall_ns,
         last_ns: report.summary.last_ns,
-        argv: cut(report.fact("argv").unwrap_or_default()),
+        argv: text(&its.argv).unwrap_or_default(),
     }
 }
 

@@ -145,11 +145,10 @@ fn payload(
     pack.head("problems", &problems)?;
     pack.head("report", &report)?;
     pack.write(out)?;
-    let fact = |key| report.fact(key).map(str::to_string);
     Ok(PageEntry {
-        rank: fact("rank"),
-        host: fact("host"),
-        pid: fact("pid"),
+        rank: report.process.rank.clone(),
+        host: report.process.host.clone(),
+        pid: report.process.pid.map(|pid| pid.to_string()),
         trace: report.trace.clone(),
         overview,
     })

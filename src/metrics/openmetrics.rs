@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use crate::export::processes;
 use crate::output::escape::shown;
-use crate::recording::{Gpu, Recording};
+use crate::recording::Recording;
 use crate::report::figures_of;
 use gpushim_trace::{Event, Kind, Series};
 
@@ -142,14 +142,11 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
             device => format!("{whose},gpu=\"{device}\""),
         };
         let now = Now::of(&**recording);
-        for (key, value) in recording.facts() {
-            let ordinal = Gpu::ordinal(&key).and_then(|ordinal| ordinal.parse().ok());
-            let gpu = ordinal.zip(Gpu::parse(&value));
-            let size = gpu.filter(|(ordinal, _)| now.blocks.contains_key(ordinal));
-            sizes
-                .samples
-                .extend(size.map(|(ordinal, gpu)| (with(ordinal), gpu.bytes)));
-        }
+        let gpus = recording.process().gpus.into_iter();
+        let gpus = gpus.filter(|(ordinal, _)| now.blocks.contains_key(ordinal));
+        sizes
+            .samples
+            .extend(gpus.map(|(ordinal, gpu)| (with(ordinal), gpu.bytes)));
         for ((series, ..), family) in LEVELS.iter().zip(&mut levels) {
             for (device, value) in now.get(*series) {
                 family.samples.push((with(*device), *value));

@@ -97,7 +97,7 @@ impl Brief {
 }
 
 fn lines(recording: &dyn Recording, told: &ExplainedShortage) -> Vec<String> {
-    let rank = recording.fact("rank").filter(|rank| !rank.is_empty());
+    let rank = recording.process().rank.filter(|rank| !rank.is_empty());
     let rank = rank.map_or(String::new(), |rank| format!("rank {rank}: "));
     let iteration = told.iteration;
     let iteration = iteration.map(|number| format!(", in iteration {number}"));

@@ -72,8 +72,9 @@ pub(super) fn situations(
             account.feed(&record);
         }
     });
-    let limit = recording.fact("GPUSHIM_LIMIT").and_then(|text| size(&text));
-    let policy = recording.fact("GPUSHIM_POLICY");
+    let variables = recording.process().variables;
+    let limit = variables.get("GPUSHIM_LIMIT").and_then(|text| size(text));
+    let policy = variables.get("GPUSHIM_POLICY").cloned();
     // A lost event could have been the refusal.
     let coverage = recording.coverage();
     let is_whole = coverage.lost == 0 && coverage.torn == 0 && !coverage.wrapped;

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::recording::{Decorator, NumberedRequest, Recording};
+use crate::recording::{Decorator, Recording};
 use gpushim_trace::{Record, Timeline};
 
 /// The events of a recording before one of them; all else is as in the whole.
@@ -32,16 +32,6 @@ impl Decorator for Until<'_> {
     fn timeline(&self) -> Timeline {
         Timeline::of(Decorator::events(self))
     }
-
-    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
-        if self.without.is_some() {
-            // Blocks would be numbered anew.
-            return None;
-        }
-        // Each event is a request.
-        let numbered = self.recording.numbered()?;
-        Some(Box::new(numbered.take(self.ticket as usize)))
-    }
 }
 
 #[cfg(test)]
@@ -50,7 +40,7 @@ mod tests {
     use crate::recording::open;
 
     #[test]
-    fn it_ends_before_the_event_in_every_way() {
+    fn it_ends_before_the_event() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
         let lines = "op,ptr,size,stream,thread,time_ns\nalloc,0x1000,512,0,1,5\nalloc,0x2000,512,0,1,6\nfree,0x1000,512,0,1,7\n";
@@ -62,8 +52,6 @@ mod tests {
                 ticket,
                 without: None,
             };
-            let numbered = Recording::numbered(&until).expect("the fast way");
-            assert_eq!(numbered.count() as u64, ticket.min(3));
             assert_eq!(Recording::events(&until).count() as u64, ticket.min(3));
         }
         let first = FxHashSet::from_iter([0]);
@@ -72,7 +60,6 @@ mod tests {
             ticket: 2,
             without: Some(&first),
         };
-        assert!(Recording::numbered(&until).is_none());
         let left: Vec<u64> = Recording::events(&until).map(|one| one.ticket).collect();
         assert_eq!(left, [1]);
     }

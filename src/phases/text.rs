@@ -34,7 +34,7 @@ impl PhasesReport {
         given: Option<&Given>,
         names: &mut dyn Names,
     ) -> PhasesReport {
-        let iterations = Iterations::judged(recording, focus, given);
+        let iterations = Iterations::find(recording, focus, given);
         let iterations = iterations.as_ref();
         PhasesReport {
             subject: Subject::of(recording, focus),
@@ -56,7 +56,7 @@ impl Answer for PhasesReport {
         if self.subject.one_moment && self.phases.is_empty() {
             return writeln!(f, "{}", not_told("What each phase allocates"));
         }
-        if let Some(recognised) = self.recognised.as_ref().filter(|by| by.set) {
+        if let Some(recognised) = self.recognised.as_ref().filter(|by| by.certainty.set) {
             writeln!(f, "{}", shown(&recognised.line()))?;
         }
         if self.phases.is_empty() {

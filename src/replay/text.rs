@@ -74,14 +74,7 @@ impl ReplayReport {
         (policies, device, asks_limit): (&[Policy], &ReplayDevice, bool),
         watch: &mut dyn FnMut(Policy, usize, usize),
     ) -> ReplayReport {
-        let mut serve = |policy: Policy, requests: &Requests| {
-            OfPolicy::of(policy, (device, asks_limit), requests, watch)
-        };
-        let (all, iterations, mut first) = Requests::in_iterations(recording, focus, |all| {
-            let requests = all.values().next();
-            let (policy, requests) = policies.first().zip(requests)?;
-            Some(serve(*policy, requests))
-        });
+        let (all, iterations) = Requests::in_iterations(recording, focus);
         let by = iterations
             .as_ref()
             .map(|found| found.by.in_words(&mut *recording.names()));
@@ -98,12 +91,7 @@ impl ReplayReport {
             is_peak_unsure: requests.is_peak_unsure(),
             policies: policies
                 .iter()
-                .map(|policy| {
-                    // The first policy has already served the first device's requests.
-                    let mut of = first.take().unwrap_or_else(|| serve(*policy, &requests));
-                    of.outcome.divide(&requests);
-                    of
-                })
+                .map(|policy| OfPolicy::of(*policy, (device, asks_limit), &requests, watch))
                 .collect(),
         });
         ReplayReport {
@@ -140,7 +128,7 @@ impl OfPolicy {
     ) -> OfPolicy {
         let mut allocator = policy.build(device, requests);
         let mut served = |done| watch(policy, done, requests.len());
-        let outcome = run_watched(requests, &mut *allocator, true, &mut served);
+        let outcome = run_watched(requests, &mut *allocator, &mut served);
         let mut replays = 0;
         let mut is_enough = |limit| {
             replays += 1;

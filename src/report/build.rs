@@ -12,7 +12,7 @@ use crate::loops::{Given, Iterations};
 use crate::output::answer::{layer_name, unread};
 use crate::output::holder::{Holder, merged};
 use crate::peak::{Part, Peak, composition, to_lower};
-use crate::recording::{Names, Owned, Recording};
+use crate::recording::{Names, Owned, Process, Recording};
 use crate::top::End;
 use gpushim_trace::Event;
 
@@ -52,6 +52,12 @@ pub struct Report {
     /// Why it cannot show that something never happened; `None` if it has all that happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<&'static str>,
+    /// The process, decoded from the facts.
+    #[serde(skip)]
+    pub process: Process,
+    /// True if the times of events were recorded.
+    #[serde(skip)]
+    pub has_times: bool,
     /// The iterations that the user set.
     #[serde(skip)]
     pub iterations: Option<Iterations>,
@@ -210,6 +216,8 @@ impl Report {
             format: trace.format(),
             started_wall_ns: trace.wall_ns(),
             facts: trace.facts(),
+            process: trace.process(),
+            has_times: trace.has_times(),
             peaks,
             end: End::of(trace),
             summary: overview.summary,
@@ -226,21 +234,5 @@ impl Report {
     /// True if the recording is a snapshot without a history, which holds one moment.
     pub fn is_one_moment(&self) -> bool {
         self.untold.iter().any(|one| one.topic == Topic::History)
-    }
-
-    /// Returns the first fact of a key.
-    pub fn fact(&self, key: &str) -> Option<&str> {
-        self.facts
-            .iter()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// Returns all facts of a key.
-    pub fn facts_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.facts
-            .iter()
-            .filter(move |(name, _)| name == key)
-            .map(|(_, value)| value.as_str())
     }
 }

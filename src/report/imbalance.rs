@@ -31,7 +31,7 @@ struct RankPeak {
 /// Adds the finding to the report of the rank that holds more than the others of its job.
 pub fn of_job(job: &Job, reports: &mut [Report]) {
     let ranks = reports.iter().filter_map(|report| {
-        let name = report.fact("rank")?;
+        let name = report.process.rank.as_deref()?;
         of_devices(name, &report.trace, &report.summary.devices)
     });
     let found = if job.ranks.len() > 1 {
@@ -49,7 +49,9 @@ pub fn of_job(job: &Job, reports: &mut [Report]) {
 /// Adds the finding to a report if its rank holds more than the ranks with traces beside it.
 pub fn of_siblings(siblings: &[Sibling], report: &mut Report) {
     let own = report
-        .fact("rank")
+        .process
+        .rank
+        .as_deref()
         .and_then(|name| of_devices(name, &report.trace, &report.summary.devices));
     let Some(own) = own.filter(|own| own.peak >= LEAST) else {
         return;

@@ -164,7 +164,7 @@ impl Rank {
 fn is_one_job(reports: &[Report]) -> bool {
     let span = |report: &Report| {
         let start = report.started_wall_ns;
-        let rank = report.fact("rank").map(str::to_string);
+        let rank = report.process.rank.clone();
         rank.map(|rank| (rank, start, start.saturating_add(report.summary.last_ns)))
     };
     let spans: Option<Vec<(String, u64, u64)>> = reports.iter().map(span).collect();
@@ -181,16 +181,15 @@ fn is_one_job(reports: &[Report]) -> bool {
 
 /// Returns a process on each of its devices, or one row without a device.
 fn ranks_of(report: &Report, start: u64) -> Vec<Rank> {
-    let name = report.fact("rank").map_or_else(
-        || {
-            let fact = |key| report.fact(key).unwrap_or("?");
-            match (report.fact("host"), report.fact("pid")) {
-                (None, None) => report.trace.clone(),
-                _ => format!("{}/{}", fact("host"), fact("pid")),
-            }
-        },
-        str::to_string,
-    );
+    let process = &report.process;
+    let name = process.rank.clone().unwrap_or_else(|| {
+        let host = process.host.as_deref().unwrap_or("?");
+        match process.pid {
+            None if process.host.is_none() => report.trace.clone(),
+            None => format!("{host}/?"),
+            Some(pid) => format!("{host}/{pid}"),
+        }
+    });
     let later = report.started_wall_ns.saturating_sub(start);
     let mut kinds: Vec<&'static str> = report.findings.iter().map(|one| one.kind.name()).collect();
     kinds.dedup();
@@ -345,7 +344,7 @@ mod tests {
         assert!(job.verdict.contains(told), "{}", job.verdict);
         // Without their ranks the same files are separate runs.
         for report in &mut reports {
-            report.facts.retain(|(key, _)| key != "rank");
+            report.process.rank = None;
         }
         assert!(Job::of(&reports).is_none());
     }

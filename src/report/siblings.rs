@@ -20,7 +20,7 @@ pub struct Sibling {
 
 /// Finds the other ranks of a recording's job, in order; empty if the recording has no rank.
 pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
-    let Some(rank) = rank_of(recording) else {
+    let Some(rank) = recording.process().rank_number() else {
         return Vec::new();
     };
     let path = recording.path();
@@ -32,17 +32,16 @@ pub fn of(recording: &dyn Recording) -> Vec<Sibling> {
         let other = recording::open_ring(&path).ok()?;
         let is_together =
             other.wall_ns().abs_diff(recording.wall_ns()) <= TOGETHER_NS && other.wall_ns() > 0;
-        let its = rank_of(&*other).filter(|its| *its != rank && is_together)?;
+        let its = other
+            .process()
+            .rank_number()
+            .filter(|its| *its != rank && is_together)?;
         Some(Sibling { rank: its, path })
     };
     let mut siblings: Vec<Sibling> = beside.take(MOST).filter_map(sibling).collect();
     siblings.sort_by(|a, b| (a.rank, &a.path).cmp(&(b.rank, &b.path)));
     siblings.dedup_by_key(|one| one.rank);
     siblings
-}
-
-fn rank_of(recording: &dyn Recording) -> Option<u64> {
-    recording.fact("rank")?.parse().ok()
 }
 
 /// Formats a line about the other ranks; `None` if there are none.

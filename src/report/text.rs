@@ -63,8 +63,15 @@ fn write_all(report: &Report, f: &mut String) -> Result {
     next(report, f)
 }
 
+/// Returns all facts of a key.
+fn facts<'a>(report: &'a Report, key: &'a str) -> impl Iterator<Item = &'a str> {
+    let of_key = report.facts.iter().filter(move |(name, _)| name == key);
+    of_key.map(|(_, value)| value.as_str())
+}
+
 fn process(report: &Report, f: &mut String) -> Result {
-    let fact = |key| report.fact(key).filter(|value| !value.is_empty());
+    let first = |key| facts(report, key).next();
+    let fact = |key| first(key).filter(|value| !value.is_empty());
     writeln!(f, "trace      {}", report.trace)?;
     if let Some(program) = fact("argv") {
         f.push_str(&paragraph(
@@ -83,8 +90,7 @@ fn process(report: &Report, f: &mut String) -> Result {
     if report.started_wall_ns > 0 {
         process.push(format!("started {}", moment(report.started_wall_ns)));
     }
-    let times = fact("times");
-    if !report.is_one_moment() && times.is_none() {
+    if !report.is_one_moment() && report.has_times {
         let last = span(report.summary.last_ns);
         process.push(format!("last event after {last}"));
     }
@@ -102,7 +108,7 @@ fn process(report: &Report, f: &mut String) -> Result {
     let versions = [("driver.cuda", "CUDA "), ("driver", "")];
     let driver: Vec<_> = versions
         .iter()
-        .filter_map(|(key, prefix)| Some(format!("{prefix}{}", report.fact(key)?)))
+        .filter_map(|(key, prefix)| Some(format!("{prefix}{}", first(key)?)))
         .collect();
     if !driver.is_empty() {
         writeln!(f, "driver     {}", driver.join(", "))?;
@@ -115,7 +121,7 @@ fn process(report: &Report, f: &mut String) -> Result {
     ]
     .iter()
     .filter_map(|name| {
-        let value = report.fact(name).filter(|value| *value != "none")?;
+        let value = first(name).filter(|value| *value != "none")?;
         Some(format!(
             "{} {value}",
             name.trim_start_matches("GPUSHIM_")
@@ -141,7 +147,7 @@ fn process(report: &Report, f: &mut String) -> Result {
         write!(f, ", {readable} readable, {lost} lost, {torn} torn")?;
     }
     writeln!(f)?;
-    times.map_or(Ok(()), |times| writeln!(f, "times      {times}"))
+    fact("times").map_or(Ok(()), |times| writeln!(f, "times      {times}"))
 }
 
 /// Formats the fact of a GPU with readable bytes.
@@ -247,12 +253,8 @@ fn notes(report: &Report, f: &mut String) -> Result {
             .filter(|problem| !is_told(problem))
             .map(|problem| format!("damage: {problem}")),
     );
-    notes.extend(
-        report
-            .facts_of("problem")
-            .map(|problem| format!("at run time: {problem}")),
-    );
-    notes.extend(report.facts_of("deepbind").map(|library| {
+    notes.extend(facts(report, "problem").map(|problem| format!("at run time: {problem}")));
+    notes.extend(facts(report, "deepbind").map(|library| {
         format!(
             "{library} was loaded with RTLD_DEEPBIND: calls from within it may not be in the trace"
         )

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::child::End;
 use super::killer;
-use crate::top::ENDED_BY;
+use crate::recording::ENDED_BY;
 use gpushim_trace::{Trace, add_fact};
 
 /// Traces that are looked at: of a job with more, the others are as their processes left them.

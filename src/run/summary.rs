@@ -75,11 +75,7 @@ impl Summary {
             }
             reports.push(report);
         }
-        let number = |report: &Report| {
-            report
-                .fact("rank")
-                .and_then(|rank| rank.parse::<u64>().ok())
-        };
+        let number = |report: &Report| report.process.rank_number();
         reports.sort_by_key(number);
         let mut summary = Summary {
             job: Job::of(&reports),
@@ -178,7 +174,7 @@ impl Summary {
             some if some < self.traces.len() => format!("{some} of {} traces; ", self.traces.len()),
             _ => String::new(),
         };
-        let whose = match (&self.job, report.fact("rank")) {
+        let whose = match (&self.job, &report.process.rank) {
             (Some(job), Some(rank)) => format!("{} ranks, rank {}: ", job.ranks.len(), shown(rank)),
             _ if self.reports.len() > 1 => format!("{}: ", shown(&short(Path::new(&report.trace)))),
             _ => String::new(),

@@ -5,12 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::watch::traces_of;
-use crate::recording::Recording;
-
-/// The fact that a process writes when it ends by `exit`.
-const ENDED: &str = "ended";
-/// The fact that `gpushim run` adds to the trace of its program at the end.
-pub const ENDED_BY: &str = "ended.by";
+use crate::recording::{Process, Recording};
 
 /// The state of a process: does it run?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,25 +39,19 @@ impl End {
     /// By the facts of a recording, or else by the number of the process on the host where this is
     /// run.
     pub fn of(recording: &dyn Recording) -> End {
-        let facts = recording.facts();
-        let fact = |key: &str| {
-            let mut facts = facts.iter();
-            let found = facts.find(|(name, _)| name == key);
-            found.map(|(_, value)| value.clone())
-        };
+        let process = recording.process();
         // If the parent saw a signal, handlers of the end may have run before.
-        let told = fact(ENDED_BY);
-        let noted = fact(ENDED);
+        let (told, noted) = (&process.ended_by, &process.ended);
         let has_code = |by: &String| by.starts_with("exit code");
-        let state = match (&told, &noted) {
+        let state = match (told, noted) {
             (Some(by), _) if has_code(by) => State::Ended,
             (Some(_), _) => State::Died,
             (None, Some(_)) => State::Ended,
-            (None, None) => state(recording, fact),
+            (None, None) => state(recording.path(), &process),
         };
         End {
             state,
-            by: told.or(noted.filter(has_code)),
+            by: told.clone().or(noted.clone().filter(has_code)),
         }
     }
 
@@ -82,21 +71,27 @@ impl End {
 }
 
 /// Looks for the process of a trace without a note of its end, by its number.
-fn state(recording: &dyn Recording, fact: impl Fn(&str) -> Option<String>) -> State {
-    let Some(pid) = fact("pid").and_then(|pid| pid.parse().ok()) else {
+fn state(path: &Path, process: &Process) -> State {
+    let Some(pid) = process.pid else {
         return State::Unknown;
     };
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let its = fact("pid-namespace").filter(|its| !its.is_empty());
-    let is_here = fact("host").is_some_and(|its| its == gpushim_config::host())
-        && its.is_some_and(|its| Path::new(&its) == namespace);
-    let path = recording.path();
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    match is_here {
+    match is_here(process) {
         true if traces_of(pid).contains(&path) => State::Running,
         true => State::Died,
         false => State::Unknown,
     }
+}
+
+/// Returns true if a process ran on this host, with numbers as this one sees them.
+pub fn is_here(process: &Process) -> bool {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let its = process
+        .pid_namespace
+        .as_deref()
+        .filter(|its| !its.is_empty());
+    process.host.as_deref() == Some(&*gpushim_config::host())
+        && its.is_some_and(|its| Path::new(its) == namespace)
 }
 
 #[cfg(test)]
@@ -120,18 +115,18 @@ mod tests {
     fn the_parent_knows_best() {
         let text = |text: &str| Some(text.to_string());
         let zero = text("exit code 0");
-        let told = |note, by| end(&[(ENDED, note), (ENDED_BY, by)]);
-        let own = end(&[(ENDED, "exit code 0")]);
+        let told = |note, by| end(&[("ended", note), ("ended.by", by)]);
+        let own = end(&[("ended", "exit code 0")]);
         assert_eq!(own, (State::Ended, zero.clone(), zero));
         assert_eq!(
-            end(&[(ENDED, "exit")]),
+            end(&[("ended", "exit")]),
             (State::Ended, None, text("by exit"))
         );
         let killed = told("exit code 0", "signal 6 (SIGABRT)");
         let words = text("killed by signal 6 (SIGABRT)");
         assert_eq!(killed, (State::Died, text("signal 6 (SIGABRT)"), words));
         let by = text("exit code 7");
-        let code = end(&[(ENDED_BY, "exit code 7")]);
+        let code = end(&[("ended.by", "exit code 7")]);
         assert_eq!(code, (State::Ended, by.clone(), by));
         // This process has written it, and no longer has it mapped.
         let (state, by, words) = end(&[]);

@@ -14,7 +14,7 @@ mod table;
 mod terminal;
 mod watch;
 
-pub(crate) use ended::ENDED_BY;
+pub(crate) use ended::is_here;
 pub use ended::{End, State};
 #[cfg(test)]
 pub(crate) use table::Row;

@@ -12,7 +12,7 @@ use super::table::Row;
 use crate::device_memory::{DeviceMemory, MemorySums, When};
 use crate::error::{Result, failed};
 use crate::output::holder::Holder;
-use crate::recording::{CallSite, Frame, Gpu, Names, Recording, is_compressed};
+use crate::recording::{CallSite, Frame, Names, Recording, is_compressed};
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -177,13 +177,13 @@ impl Watch {
             names,
         };
         let memory = DeviceMemory::of(&memory_sums, true, &mut names);
-        let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
+        let process = trace.process();
         Row {
             memory,
             trace: trace.path().display().to_string(),
-            pid,
-            program: program(&trace.fact("argv").unwrap_or_default()),
-            rank: trace.fact("rank"),
+            pid: process.pid,
+            program: program(process.argv.as_deref().unwrap_or_default()),
+            rank: process.rank,
             runs: is_in_use(trace),
             allocated: glance.allocated,
             reserved: glance.reserved,
@@ -202,7 +202,8 @@ impl Watch {
 /// The part of the memory of its devices that a process holds; `None` where their size is not
 /// known.
 fn share(trace: &Trace, glance: &Glance) -> Option<f64> {
-    let bytes = |device: &u8| Some(Gpu::parse(&trace.fact(&format!("gpu.{device}"))?)?.bytes);
+    let gpus = trace.process().gpus;
+    let bytes = |device: &u8| Some(gpus.get(device)?.bytes);
     let all: u64 = glance.devices.iter().map(bytes).sum::<Option<u64>>()?;
     (all > 0).then(|| glance.reserved.max(glance.allocated) as f64 / all as f64)
 }
@@ -216,7 +217,7 @@ fn program(argv: &str) -> String {
 
 /// True if the process that writes a trace still runs.
 pub fn is_in_use(trace: &Trace) -> bool {
-    let pid = trace.fact("pid").and_then(|pid| pid.parse().ok());
+    let pid = trace.process().pid;
     pid.is_some_and(|pid| maps(pid, trace.path()))
 }
 

@@ -368,7 +368,7 @@ impl Row {
         let (candidate, sum) = (&tried.candidate, tried.sum);
         Row {
             name: candidate.to_string(),
-            policy: candidate.policy(),
+            policy: candidate.policy.name(),
             page: candidate.is_paged().then_some(candidate.page),
             cache_max: candidate.cache_max,
             peak_reserved: sum.peak_reserved,

@@ -29,9 +29,11 @@ impl Replays {
     /// Reads the requests of a device; `None` if the recording lacks the beginning of the run, or
     /// is long.
     pub fn of(recording: &dyn Recording, focus: Focus, device: u8) -> Option<Replays> {
-        let takeover = recording.fact("GPUSHIM_TAKEOVER").unwrap_or_default();
+        let variables = recording.process().variables;
+        let takeover = variables.get("GPUSHIM_TAKEOVER");
         // Tensors that the shim's pools serve are not served by PyTorch's rules.
-        let is_taken_over = focus.layer == Layer::Tensor && takeover.contains("torch");
+        let is_taken_over =
+            focus.layer == Layer::Tensor && takeover.is_some_and(|names| names.contains("torch"));
         if recording.coverage().wrapped || recording.is_one_moment() || is_taken_over {
             return None;
         }
@@ -45,8 +47,8 @@ impl Replays {
         }
         let policy = match focus.layer {
             Layer::Tensor => Some(Policy::Torch),
-            _ => recording
-                .fact("GPUSHIM_POLICY")
+            _ => variables
+                .get("GPUSHIM_POLICY")
                 .and_then(|name| name.parse().ok()),
         };
         let reserved = match policy {

@@ -1,13 +1,13 @@
 //! Pools and their blocks behave as the driver's own. Each program prints its results, and they are
 //! the same under the shim.
 
-use gpushim_trace::{Class, Event, Kind, flags};
+use gpushim_trace::{Class, Kind};
 
 use crate::support::{Outcome, Run, program, sum};
 
 const POLICIES: [&str; 3] = ["auto", "blocks", "vmm"];
 
-fn asking(name: &str, arguments: &[&str]) -> Run {
+pub(crate) fn asking(name: &str, arguments: &[&str]) -> Run {
     Run::new(program(name))
         .args(arguments)
         .env("STANDIN_DEVICES", "2")
@@ -25,7 +25,7 @@ fn alike(run: &Run) -> Vec<Outcome> {
 }
 
 /// Checks [`alike`], and that the output has these lines: equal output alone may be wrong.
-fn alike_with(run: &Run, lines: &[&str]) {
+pub(crate) fn alike_with(run: &Run, lines: &[&str]) {
     for outcome in alike(run) {
         for line in lines {
             assert!(
@@ -376,140 +376,6 @@ fn streams_come_and_go() {
 #[test]
 fn contexts_with_streams_come_and_go() {
     comes_and_goes("contexts");
-}
-
-/// The most that pools held from the driver at once, bytes.
-fn most_held(outcome: &Outcome) -> u64 {
-    let (mut held, mut most) = (0u64, 0);
-    for event in &outcome.trace().events {
-        match event.kind {
-            Kind::Reserve => held += event.size,
-            Kind::Release => held -= event.size,
-            _ => {}
-        }
-        most = most.max(held);
-    }
-    most
-}
-
-#[test]
-fn what_one_family_has_cached_serves_the_other() {
-    let run = asking("both_families", &[]);
-    alike_with(
-        &run,
-        &[
-            "cudaMalloc: used 0, at most 0",
-            "streams: used 134217728, at most 134217728; reserved enough",
-            "trimmed: used 0, at most 134217728; reserved none",
-        ],
-    );
-    for policy in ["auto", "vmm"] {
-        let held = most_held(&run.clone().env("GPUSHIM_POLICY", policy).shim());
-        assert!((128 << 20..=134 << 20).contains(&held), "{policy}: {held}");
-    }
-}
-
-/// Without virtual memory management `cudaMalloc` is cached in driver allocations.
-/// The driver's own pools serve streams.
-#[test]
-fn without_virtual_memory_management_streams_have_the_drivers_pools() {
-    for (policy, is_auto) in [("auto", true), ("vmm", true), ("blocks", false)] {
-        let (_, shim) = Run::new(program("both_families"))
-            .env("STANDIN_LACKS", "vmm")
-            .env("GPUSHIM_POLICY", policy)
-            .both();
-        let trace = shim.trace();
-        let forwarded = |class| {
-            let events = trace.class(Kind::Alloc, class);
-            let by_driver = |event: &&Event| event.flags & flags::FORWARDED != 0;
-            (events.iter().filter(by_driver).count(), events.len())
-        };
-        assert_eq!(forwarded(Class::Device), (0, 49), "{policy}");
-        assert_eq!(forwarded(Class::PoolAsync), (49, 49), "{policy}");
-        let said =
-            ["device.0.policy", "device.0.stream_policy"].map(|fact| trace.facts(fact).len());
-        assert_eq!(said, [usize::from(is_auto), 1], "{policy}");
-    }
-}
-
-#[test]
-fn what_one_family_has_cached_is_given_up_before_the_other_lacks_memory() {
-    let run = || Run::new(program("both_families")).env("GPUSHIM_POLICY", "blocks");
-    let freely = most_held(&run().shim());
-    assert!(freely >= 250 << 20, "both caches, {freely}");
-    for bound in ["GPUSHIM_LIMIT", "STANDIN_MEMORY"] {
-        let shim = run().env(bound, "200M").shim();
-        assert_eq!(shim.code, 0, "{bound}: {}", shim.stdout);
-        assert_eq!(shim.stdout.lines().count(), 7, "{}", shim.stdout);
-        assert!(shim.trace().of(Kind::OutOfMemory).is_empty());
-        let held = most_held(&shim);
-        assert!((128 << 20..=200 << 20).contains(&held), "{held}");
-    }
-}
-
-#[test]
-fn a_pool_that_is_refused_pages_steps_aside() {
-    for absent in [
-        "cuMemAddressReserve",
-        "cuMemCreate",
-        "cuMemMap",
-        "cuMemSetAccess",
-    ] {
-        for policy in ["auto", "vmm", "blocks"] {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .older_driver(&[absent])
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "without {absent}: {}", shim.stdout);
-            let complaints = shim.complaints();
-            let named = format!("gpushim: device 0: {absent} gave 500");
-            let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
-        }
-    }
-}
-
-#[test]
-fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
-    for function in [
-        "cuMemAddressReserve",
-        "cuMemCreate",
-        "cuMemMap",
-        "cuMemSetAccess",
-    ] {
-        for policy in ["auto", "vmm", "blocks"] {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .env("STANDIN_FAULT", format!("{function}:1+:2"))
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "{policy} {function}: {}", shim.stdout);
-            let complaints = shim.complaints();
-            let named = format!("gpushim: device 0: {function} gave 2");
-            let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
-        }
-    }
-}
-
-/// Another process had the memory and gave it back: the pool goes on with pages.
-#[test]
-fn memory_that_is_there_again_is_no_refusal() {
-    for policy in ["auto", "vmm"] {
-        let run = |calls: u64| {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .env("STANDIN_FAULT", format!("cuMemCreate:1-{calls}:2"))
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
-            shim.complaints().len()
-        };
-        for calls in 1..8 {
-            assert_eq!(run(calls), 0, "{policy}: {calls} calls fail");
-        }
-    }
 }
 
 #[test]

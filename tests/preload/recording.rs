@@ -10,7 +10,8 @@ use crate::support::{Outcome, Run, library, program};
 /// Recording makes calls of its own that change nothing: queries, and a context made current for
 /// them.
 fn calls(outcome: &Outcome) -> BTreeMap<String, u64> {
-    let text = fs::read_to_string(outcome.folder().join("calls")).expect("a list of calls");
+    let text = fs::read_to_string(outcome.folder().join("calls"));
+    let text = text.unwrap_or_else(|error| panic!("{error}: {}", outcome.stdout));
     let is_query = |name: &str| {
         [
             "Get",

@@ -63,24 +63,30 @@ fn companions(trace: &Path) -> Vec<(PathBuf, String)> {
 pub fn trace_of(path: &Path) -> Option<PathBuf> {
     let path = plain(path);
     let name = path.file_name()?.to_str()?;
-    COMPANIONS.iter().chain(&OTHERS).find_map(|kind| {
-        let (trace, rest) = name.rsplit_once(&format!(".{kind}"))?;
-        let number = rest.strip_prefix('.').unwrap_or("0");
-        let is_one = rest.is_empty() || rest.starts_with('.');
-        (is_one && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-            .then(|| path.with_file_name(trace))
-    })
+    let mut kinds = COMPANIONS.iter().chain(&OTHERS);
+    let trace = kinds.find_map(|kind| Some(parted(name, kind)?.0))?;
+    Some(path.with_file_name(trace))
 }
 
 /// Returns the suffix of a companion's name after the name of the trace and a dot.
 fn suffix(path: &Path, trace: &OsStr) -> Option<String> {
     let path = plain(path);
-    let name = path.file_name()?.as_encoded_bytes();
-    let rest = name.strip_prefix(trace.as_encoded_bytes())?;
-    let rest = std::str::from_utf8(rest.strip_prefix(b".")?).ok()?;
-    let (kind, number) = rest.split_once('.').unwrap_or((rest, "0"));
-    let is_one = COMPANIONS.contains(&kind) && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_one.then(|| rest.to_string())
+    let name = path.file_name()?.to_string_lossy();
+    let trace = trace.to_string_lossy();
+    let of_trace = |kind: &&str| parted(&name, kind).filter(|(its, _)| *its == trace);
+    let (_, suffix) = COMPANIONS.iter().find_map(of_trace)?;
+    Some(suffix.to_string())
+}
+
+/// Parts a name like `run.trace.spool.1` into the trace's name and the suffix. The suffix is a kind
+/// of companion, and a number if there are several.
+fn parted<'a>(name: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
+    let (trace, number) = name.rsplit_once(&format!(".{kind}"))?;
+    let is_one = match number.strip_prefix('.') {
+        Some(number) => !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()),
+        None => number.is_empty(),
+    };
+    is_one.then(|| (trace, &name[trace.len() + 1..]))
 }
 
 /// Unpacks a companion to a path, or puts a link there. Returns the damage in it.

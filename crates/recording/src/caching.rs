@@ -1,5 +1,7 @@
 //! Data on a framework's caching allocator that a recording has beside its events.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 
 /// Memory that the allocator took from the driver.
@@ -31,9 +33,43 @@ pub struct Waiting {
     pub until: u64,
 }
 
-/// Facts about the allocator that events do not carry. Keys of the maps are tickets of events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Settings of PyTorch's allocator; `None` for its defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Least size of blocks that are not split, bytes (`max_split_size_mb`).
+    pub max_split: Option<u64>,
+    /// Bytes by which such a block may exceed its request (`max_non_split_rounding_mb`).
+    pub spare: Option<u64>,
+    /// Steps from each power of two to the next, by the power in MiB (`roundup_power2_divisions`).
+    pub divisions: BTreeMap<u64, u64>,
+    /// Share of the limit above which memory is released (`garbage_collection_threshold`).
+    pub collect_above: Option<f64>,
+    /// True if segments grow in place (`expandable_segments`).
+    pub is_expandable: Option<bool>,
+}
+
+impl Settings {
+    /// Reads size limits and `expandable_segments` from a line `option:value,…`, the value of
+    /// `PYTORCH_CUDA_ALLOC_CONF`. A snapshot has the other options as settings of their own.
+    pub fn read(&mut self, line: &str) {
+        for (key, value) in line.split(',').filter_map(|pair| pair.split_once(':')) {
+            let mebibytes = value.trim().parse::<u64>().ok();
+            let bytes = mebibytes.map(|number| number.saturating_mul(1 << 20));
+            match (key.trim(), bytes) {
+                ("max_split_size_mb", Some(bytes)) => self.max_split = Some(bytes),
+                ("max_non_split_rounding_mb", Some(bytes)) => self.spare = Some(bytes),
+                ("expandable_segments", _) => self.is_expandable = Some(value.trim() == "True"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Data on the allocator that events do not carry. Keys of the maps are tickets of events.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Caching {
+    /// Settings of the allocator.
+    pub settings: Settings,
     /// The use of the memory of each event that reserves memory.
     pub segments: FxHashMap<u64, Segment>,
     /// Frees of memory in use by streams, with the ticket of the event that completes the use.

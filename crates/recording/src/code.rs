@@ -4,9 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::symbols::{Bundle, Jit, Module, Options, Symbolizer};
+use crate::Recording;
+use crate::symbols::{Bundle, Module, Options, Symbolizer};
 use gpushim_trace::Trace;
 use gpushim_trace::perf_map::PerfMap;
 
@@ -18,8 +19,8 @@ const MODULES: usize = 10_000;
 pub struct Code {
     /// Modules that the process loaded.
     pub modules: Vec<Module>,
-    /// Names of code in no file.
-    pub jit: Vec<Jit>,
+    /// Names of code in no file, by the addresses of the calls in it.
+    pub jit: FxHashMap<u64, String>,
     /// Return addresses, each once, as stacks hold them.
     pub addresses: Vec<u64>,
 }
@@ -78,9 +79,9 @@ impl Code {
     }
 }
 
-/// Returns the names of code in no file. They are from the trace, and for names that the process
-/// did not write there, from the perf map on this machine.
-fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
+/// Returns the names of code in no file, by the addresses of the calls. They are from the trace, or
+/// else from the perf map on this machine.
+fn names(trace: &Trace, addresses: Vec<u64>) -> FxHashMap<u64, String> {
     // A return address is after its call, which may be the last instruction of its function.
     let calls = addresses.iter().map(|address| address.saturating_sub(1));
     let mut names: Vec<(u64, Option<String>)> =
@@ -95,14 +96,10 @@ fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
             *name = found.remove(call).map(|named| named.name);
         }
     }
-    let jit = |(call, name): (u64, Option<String>)| {
-        Some(Jit {
-            begin: call,
-            end: call.checked_add(1)?,
-            name: name?,
-        })
-    };
-    names.into_iter().filter_map(jit).collect()
+    let named = names.into_iter();
+    named
+        .filter_map(|(call, name)| Some((call, name?)))
+        .collect()
 }
 
 /// Returns the perf map that the process of a trace wrote. It must be:
@@ -111,8 +108,9 @@ fn names(trace: &Trace, addresses: Vec<u64>) -> Vec<Jit> {
 /// - written after the trace began
 /// - not created by another process after this one ended
 fn map_of(trace: &Trace) -> Option<PerfMap> {
-    let pid: u32 = trace.fact("pid")?.parse().ok()?;
-    if trace.fact("host")? != host()? {
+    let process = Recording::process(trace);
+    let pid = process.pid?;
+    if process.host? != host()? {
         return None;
     }
     let of_trace = std::fs::metadata(trace.path()).ok()?;

@@ -10,24 +10,19 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Coverage, Names, NoNames, NumberedRequest, Recording};
-use gpushim_trace::{Class, Kind, LiveBlock, Record, Timeline};
+use super::{Coverage, Recording};
+use gpushim_trace::{Class, Record};
 
-mod batches;
-mod blocks;
 mod line;
-mod number;
+mod lines;
 mod reader;
-mod row;
 #[cfg(test)]
 mod tests;
 
-pub(super) use number::decimal;
 use reader::Reader;
-use row::{By, Row};
 
-/// Highest number of events that are kept, 40 bytes each.
-const KEPT: usize = 1 << 22;
+/// Highest number of events that are kept, 64 bytes each.
+const KEPT: usize = 5 << 19;
 
 /// Number of columns of a request, in the order of [`Dialect::columns`].
 pub(super) const COLUMNS: usize = 6;
@@ -50,7 +45,7 @@ pub(super) struct Dialect {
     /// The words for the operations.
     pub actions: &'static [(&'static str, Action)],
     /// Parses a time of the log; ns.
-    pub time: fn(&[u8]) -> Option<u64>,
+    pub time: fn(&str) -> Option<u64>,
     /// Period in ns after which times begin again, if they do.
     pub wraps: Option<u64>,
     /// The class of memory without a stream, which is `-` or empty. All other memory is
@@ -85,11 +80,7 @@ pub struct LineLog {
     dialect: &'static Dialect,
     events: u64,
     /// All events, unless they are too many.
-    rows: Option<Vec<Row>>,
-    /// Streams and threads of these events.
-    by: Vec<By>,
-    /// True if each event is an allocation, or the free of one.
-    is_plain: bool,
+    kept: Option<Vec<Record>>,
     problems: Vec<String>,
 }
 
@@ -107,23 +98,19 @@ impl LineLog {
             is_gzip,
             dialect,
             events: 0,
-            rows: None,
-            by: Vec::new(),
-            is_plain: false,
+            kept: None,
             problems: Vec::new(),
         };
         let mut reader = log.reader();
-        let mut rows = Some(Vec::new());
-        while let Some(row) = reader.next_row() {
+        let mut all = Some(Vec::new());
+        for record in reader.by_ref() {
             log.events += 1;
-            match &mut rows {
-                Some(kept) if kept.len() < KEPT => kept.push(row),
-                _ => rows = None,
+            match &mut all {
+                Some(kept) if kept.len() < KEPT => kept.push(record),
+                _ => all = None,
             }
         }
-        log.rows = rows;
-        log.by = reader.by();
-        log.is_plain = reader.is_plain && reader.blocks <= u64::from(u32::MAX);
+        log.kept = all;
         log.problems = reader.faults.sentences();
         log
     }
@@ -142,14 +129,6 @@ impl Recording for LineLog {
         self.dialect.format.to_string()
     }
 
-    fn wall_ns(&self) -> u64 {
-        0
-    }
-
-    fn facts(&self) -> Vec<(String, String)> {
-        Vec::new()
-    }
-
     fn problems(&self) -> Vec<String> {
         self.problems.clone()
     }
@@ -159,49 +138,13 @@ impl Recording for LineLog {
     }
 
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
-        match &self.rows {
-            Some(rows) => {
-                let tickets = 0..;
-                let by = &self.by;
-                let records = tickets.zip(rows);
-                Box::new(records.map(|(ticket, row)| row.record(ticket, by)))
-            }
+        match &self.kept {
+            Some(kept) => Box::new(kept.iter().copied()),
             None => Box::new(self.reader()),
         }
     }
 
     fn has_tensors(&self) -> bool {
         false
-    }
-
-    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
-        let rows = self.rows.as_ref().filter(|_| self.is_plain)?;
-        Some(Box::new(rows.iter().map(|row| {
-            let (stream, thread) = self.by.get(row.by as usize).copied().unwrap_or_default();
-            NumberedRequest {
-                is_free: row.kind == Kind::Free,
-                block: row.block,
-                bytes: row.size,
-                stream: (row.class == Class::PoolAsync).then_some(stream),
-                thread,
-                ns: row.ns,
-            }
-        })))
-    }
-
-    fn live(&self) -> Option<Vec<LiveBlock>> {
-        None
-    }
-
-    fn timeline(&self) -> Timeline {
-        Timeline::of(self.events())
-    }
-
-    fn text(&self, _id: u64) -> Option<String> {
-        None
-    }
-
-    fn names(&self) -> Box<dyn Names + '_> {
-        Box::new(NoNames)
     }
 }

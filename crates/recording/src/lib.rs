@@ -22,12 +22,12 @@ mod copied;
 mod csv;
 mod decorator;
 pub mod error;
-mod facts;
 mod nodes;
 mod open;
 mod owners;
 mod packed;
 mod pickle;
+mod process;
 mod rank;
 mod read;
 mod requests;
@@ -48,20 +48,20 @@ mod workspace;
 
 pub use beside::trace_of;
 pub use blame::{blame, calls, ranges};
-pub use caching::{Caching, Segment, Waiting};
+pub use caching::{Caching, Segment, Settings, Waiting};
 pub use call_site::{CallSite, Function};
 pub use code::Code;
 pub use copied::{most as most_unpacked, plain};
 pub use csv::LineLog;
 pub use decorator::Decorator;
-pub use facts::Gpu;
 pub use open::{is_compressed, open, open_ring, open_trace};
 pub use owners::{Owned, Owner, Owners};
+pub use process::{ENDED_BY, Gpu, Process};
 pub use rank::{is_snapshot, rank_by_name};
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;
 pub use trace::names_with;
-pub use unpacked::OpenTrace;
+pub use unpacked::Opened;
 pub use way::{Call, Way};
 pub use workspace::is_workspace;
 
@@ -101,24 +101,6 @@ pub enum Frame {
     Range(String),
 }
 
-/// An allocation or a free that a pool serves, of the driver or the shim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberedRequest {
-    /// True if the block is freed.
-    pub is_free: bool,
-    /// The number of the block, in the order of allocation, from 0 without gaps. It has no meaning
-    /// for a block of 0 bytes.
-    pub block: u32,
-    /// Bytes requested; of a free, the bytes of its allocation.
-    pub bytes: u64,
-    /// The handle of the stream it is ordered on; `None` for the `cudaMalloc` family.
-    pub stream: Option<u64>,
-    /// Number of the thread that made it.
-    pub thread: u32,
-    /// Ns since the start of the recording.
-    pub ns: u64,
-}
-
 /// A recorded run, of any format.
 pub trait Recording: Send + Sync {
     /// Returns the path of the file.
@@ -128,11 +110,30 @@ pub trait Recording: Send + Sync {
     fn format(&self) -> String;
 
     /// Returns the wall clock at the start, ns since 1970; 0 if unknown.
-    fn wall_ns(&self) -> u64;
+    fn wall_ns(&self) -> u64 {
+        0
+    }
 
-    /// Returns facts about the process, keys and values in their order; a key may occur several
-    /// times.
-    fn facts(&self) -> Vec<(String, String)>;
+    /// Returns facts for people: keys and values in their order; a key may occur several times.
+    /// [`Recording::process`] and [`Recording::caching`] have the facts that code needs.
+    fn facts(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// Returns the process that was recorded.
+    fn process(&self) -> Process {
+        Process::of(&self.facts())
+    }
+
+    /// Returns true if the times of its events were recorded.
+    fn has_times(&self) -> bool {
+        true
+    }
+
+    /// Returns the GPU of an ordinal, if the recording describes it.
+    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
+        self.process().gpus.remove(&ordinal)
+    }
 
     /// Returns the damaged or missing parts, each as a sentence that names the place.
     fn problems(&self) -> Vec<String>;
@@ -145,7 +146,9 @@ pub trait Recording: Send + Sync {
 
     /// Returns the blocks that were live at the end, the oldest first, if the recording has them
     /// apart from its events. They include blocks whose allocations can no longer be read.
-    fn live(&self) -> Option<Vec<LiveBlock>>;
+    fn live(&self) -> Option<Vec<LiveBlock>> {
+        None
+    }
 
     /// Returns the requested bytes live at the end, of a layer on a device. It has them if
     /// [`Recording::live`] lacks some of the blocks and sums of them are kept.
@@ -154,10 +157,14 @@ pub trait Recording: Send + Sync {
     }
 
     /// Returns the course of memory over the whole run, even if events are lost.
-    fn timeline(&self) -> Timeline;
+    fn timeline(&self) -> Timeline {
+        Timeline::of(self.events())
+    }
 
     /// Returns the text of an id: the name of a range, a mark, a thread.
-    fn text(&self, id: u64) -> Option<String>;
+    fn text(&self, _id: u64) -> Option<String> {
+        None
+    }
 
     /// Returns the names of the open ranges of a stack id, innermost first.
     fn open_ranges(&self, stack: u32) -> Vec<String> {
@@ -186,18 +193,14 @@ pub trait Recording: Send + Sync {
     }
 
     /// Returns the names of the stacks. The first look-ups take time, repeated ones do not.
-    fn names(&self) -> Box<dyn Names + '_>;
+    fn names(&self) -> Box<dyn Names + '_> {
+        Box::new(NoNames)
+    }
 
     /// Returns the handle of the stream of an allocation, a free or a tensor. Returns `None` if the
     /// recording lacks it; 0 is the default stream.
     fn stream(&self, record: &Record) -> Option<u64> {
         ordered_on(&record.event)
-    }
-
-    /// Returns its events as requests, if it has numbered them. Each event must then be an
-    /// allocation on device 0, or the free of one. A ledger finds other requests.
-    fn numbered(&self) -> Option<Box<dyn Iterator<Item = NumberedRequest> + '_>> {
-        None
     }
 
     /// Returns data on a framework's caching allocator beyond the events, if the recording has it.
@@ -218,16 +221,16 @@ pub trait Recording: Send + Sync {
         live.iter().any(|block| is_tensor(block.event.kind))
             || self.events().any(|record| is_tensor(record.event.kind))
     }
+}
 
-    /// Returns the GPU of an ordinal, if the recording describes it.
-    fn gpu(&self, ordinal: u8) -> Option<Gpu> {
-        Gpu::parse(&self.fact(&format!("gpu.{ordinal}"))?)
-    }
-
-    /// Returns the first fact of a key.
-    fn fact(&self, key: &str) -> Option<String> {
-        let mut facts = self.facts().into_iter();
-        facts.find(|(name, _)| name == key).map(|(_, value)| value)
+impl dyn Recording + '_ {
+    /// Returns the blocks that are live at the end and were allocated before the first readable
+    /// event, which is the second result.
+    pub fn older(&self) -> (Vec<LiveBlock>, Option<Record>) {
+        let first = self.events().next();
+        let mut older = self.live().unwrap_or_default();
+        older.retain(|block| first.is_none_or(|first| block.ns < first.ns));
+        (older, first)
     }
 }
 

@@ -15,7 +15,7 @@ use super::requests::REQUESTS;
 use super::rmm::RMM;
 use super::snapshot::Snapshot;
 use super::started::Started;
-use super::unpacked::OpenTrace;
+use super::unpacked::Opened;
 use super::{unpacked, viewer_page};
 use crate::error::{Result, failed};
 use gpushim_trace::Trace;
@@ -79,7 +79,7 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
         let mut file = file;
         file.rewind()
             .map_err(|error| failed!("read {}: {error}", path.display()))?;
-        return unpacked::trace(path, file).map(Some);
+        return Ok(Some(Box::new(Opened::unpacked(path, file)?)));
     }
     if let Some(dialect) = dialect(&head) {
         return Ok(Some(Box::new(LineLog::new(path, file, is_gzip, dialect))));
@@ -122,9 +122,9 @@ pub fn is_compressed(path: &Path) -> bool {
 ///
 /// # Errors
 /// The file cannot be read, or is no trace; completes "failed to …".
-pub fn open_trace(path: &Path) -> Result<OpenTrace> {
+pub fn open_trace(path: &Path) -> Result<Opened<Trace>> {
     if !is_compressed(path) {
-        return OpenTrace::in_place(path);
+        return Opened::in_place(path);
     }
     let place = path.display();
     let (mut file, _) =
@@ -136,7 +136,7 @@ pub fn open_trace(path: &Path) -> Result<OpenTrace> {
     }
     file.rewind()
         .map_err(|error| failed!("read the trace {place}: {error}"))?;
-    OpenTrace::unpacked(path, file)
+    Opened::unpacked(path, file)
 }
 
 /// Finds the sort of log whose header is the first line.

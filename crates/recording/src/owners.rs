@@ -12,9 +12,6 @@ mod pass;
 
 use pass::Pass;
 
-/// The key of a fact that a recording with owners has.
-pub const RECORDED: &str = "owners";
-
 /// One way in which blocks are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -116,7 +113,7 @@ pub struct Owners {
 impl Owners {
     /// Reads the owners of a recording.
     pub fn of(recording: &dyn Recording) -> Owners {
-        if recording.fact(RECORDED).is_none() {
+        if !recording.process().has_owners {
             return Owners::default();
         }
         let mut pass = Pass::new(recording);

@@ -1,12 +1,37 @@
-//! Unpacks compressed data, limited in proportion to its bytes in the file.
+//! Unpacks compressed data, limited in proportion to its bytes in the file, and reads files at
+//! offsets.
 
+use std::borrow::Borrow;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 /// Unpacked bytes for each byte of the file. Snapshots and logs have 10 to 110, most if a few
 /// stacks repeat. Gzip can reach 1,032, which is the ratio of bombs.
 const RATIO: u64 = 112;
 /// Unpacked bytes that any file may have.
 const LEAST: u64 = 2 << 20;
+
+/// A file read from an offset on, independent of other readers' positions.
+#[derive(Debug)]
+pub(super) struct ReadAt<F> {
+    file: F,
+    at: u64,
+}
+
+impl<F> ReadAt<F> {
+    pub(super) fn new(file: F, at: u64) -> ReadAt<F> {
+        ReadAt { file, at }
+    }
+}
+
+impl<F: Borrow<File>> Read for ReadAt<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.borrow().read_at(buffer, self.at)?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
+}
 
 /// Ends with an error if there are more unpacked bytes than a file of its length may have.
 #[derive(Debug)]

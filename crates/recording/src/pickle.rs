@@ -137,12 +137,6 @@ impl<'a> Pickle<'a> {
         self.raw(value) == Some(text.as_bytes())
     }
 
-    /// Returns its place among these texts, if it is one of them.
-    pub fn which_text(&self, value: Value, texts: &[&str]) -> Option<usize> {
-        let raw = self.raw(value)?;
-        texts.iter().position(|text| raw == text.as_bytes())
-    }
-
     /// Returns a number from 0 upwards.
     pub fn number(&self, value: Value) -> Option<u64> {
         match value {

@@ -1,7 +1,7 @@
 //! A plain list of requests: `op,ptr,size,stream,thread,time_ns`. Calls without a stream have `-`
 //! and are `cudaMalloc`'s memory; all others are stream-ordered.
 
-use super::csv::{Action, Dialect, decimal};
+use super::csv::{Action, Dialect};
 use gpushim_trace::Class;
 
 pub(super) static REQUESTS: Dialect = Dialect {
@@ -12,7 +12,7 @@ pub(super) static REQUESTS: Dialect = Dialect {
         ("free", Action::Free),
         ("failure", Action::Failure),
     ],
-    time: decimal,
+    time: |text| text.parse().ok(),
     wraps: None,
     without_stream: Class::Device,
 };

@@ -16,7 +16,7 @@ pub(super) static RMM: Dialect = Dialect {
         ("deallocate", Action::Free),
         ("allocate failure", Action::Failure),
     ],
-    time: |text| time(std::str::from_utf8(text).ok()?),
+    time,
     wraps: Some(DAY_NS),
     without_stream: Class::PoolAsync,
 };

@@ -181,9 +181,7 @@ fn at_site(trace: &Trace, id: u32) -> Symbol {
         function: name.unwrap_or_else(|| "a function without a name".to_string()),
         file: trace.string(site.file),
         line: Some(site.line).filter(|line| *line > 0),
-        module: None,
-        inlined: false,
-        known: Default::default(),
+        ..Symbol::default()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use chrono::DateTime;
+
 /// Bytes in the largest binary unit in which they are at least 1.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -58,43 +60,9 @@ pub fn percent(part: f64, whole: f64) -> String {
 
 /// A moment, ns since 1970, in UTC to the second.
 pub fn moment(wall_ns: u64) -> String {
-    let seconds = wall_ns / 1_000_000_000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
-/// Year, month and day of a number of days since 1970-01-01: years are counted in whole ones.
-fn civil(mut days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    // 146,097 days are exactly 400 years.
-    let mut year = 1970 + days / 146_097 * 400;
-    days %= 146_097;
-    loop {
-        let length = if is_leap(year) { 366 } else { 365 };
-        if days < length {
-            break;
-        }
-        days -= length;
-        year += 1;
-    }
-    let february = if is_leap(year) { 29 } else { 28 };
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
+    let seconds = (wall_ns / 1_000_000_000).cast_signed();
+    let moment = DateTime::from_timestamp(seconds, 0).unwrap_or_default();
+    moment.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]

@@ -13,16 +13,10 @@ use super::{Decorator, Recording, beside};
 use crate::error::{Error, Result, failed};
 use gpushim_trace::Trace;
 
-/// A recording opened from a copy, which is deleted with it.
-pub(super) struct Unpacked {
-    inner: Box<dyn Recording>,
-    copy: Copy,
-}
-
-/// A trace, opened in place or from a copy, which is deleted with it.
-pub struct OpenTrace {
-    trace: Trace,
-    /// The copy of a compressed trace.
+/// A recording, opened in place or from a copy, which is deleted with it.
+pub struct Opened<T> {
+    inner: T,
+    as_recording: fn(&T) -> &dyn Recording,
     copy: Option<Copy>,
 }
 
@@ -49,47 +43,46 @@ pub(super) fn standard_input(
     }
     let copy = Copy::of(Path::new("-"), stdin().lock(), MOST)?;
     let inner = copy.opened(open)?;
-    Ok(Box::new(Unpacked { inner, copy }))
+    Ok(Box::new(Opened {
+        inner,
+        as_recording: Box::as_ref,
+        copy: Some(copy),
+    }))
 }
 
-/// Opens a compressed trace, with its companions.
-///
-/// # Errors
-/// It unpacks to more than any trace has, or there is no room for the copy; or an error of
-/// [`Trace::open`].
-pub(super) fn trace(path: &Path, file: File) -> Result<Box<dyn Recording>> {
-    let copy = Copy::of_trace(path, file)?;
-    let open = |path: &Path| Ok(Box::new(Trace::open(path)?) as Box<dyn Recording>);
-    let inner = copy.opened(open)?;
-    Ok(Box::new(Unpacked { inner, copy }))
-}
-
-impl OpenTrace {
+impl Opened<Trace> {
     /// Opens a trace in place.
     ///
     /// # Errors
     /// An error of [`Trace::open`].
-    pub(super) fn in_place(path: &Path) -> Result<OpenTrace> {
-        let trace = Trace::open(path)?;
-        Ok(OpenTrace { trace, copy: None })
-    }
-
-    /// Opens a compressed trace.
-    ///
-    /// # Errors
-    /// An error of [`trace`].
-    pub(super) fn unpacked(path: &Path, file: File) -> Result<OpenTrace> {
-        let copy = Copy::of_trace(path, file)?;
-        let trace = copy.opened(|path| Ok(Trace::open(path)?))?;
-        Ok(OpenTrace {
-            trace,
-            copy: Some(copy),
+    pub(super) fn in_place(path: &Path) -> Result<Opened<Trace>> {
+        Ok(Opened {
+            inner: Trace::open(path)?,
+            as_recording: |trace| trace,
+            copy: None,
         })
     }
 
+    /// Opens a compressed trace, with its companions.
+    ///
+    /// # Errors
+    /// It unpacks to more than any trace has, or there is no room for the copy; or an error of
+    /// [`Trace::open`].
+    pub(super) fn unpacked(path: &Path, file: File) -> Result<Opened<Trace>> {
+        let copy = Copy::of_trace(path, file)?;
+        let inner = copy.opened(|path| Ok(Trace::open(path)?))?;
+        Ok(Opened {
+            inner,
+            as_recording: |trace| trace,
+            copy: Some(copy),
+        })
+    }
+}
+
+impl<T> Opened<T> {
     /// Returns the damaged or missing parts, each as a sentence that names the place.
     pub fn problems(&self) -> Vec<String> {
-        let problems = Recording::problems(&self.trace);
+        let problems = (self.as_recording)(&self.inner).problems();
         match &self.copy {
             Some(copy) => copy.problems(problems),
             None => problems,
@@ -97,11 +90,11 @@ impl OpenTrace {
     }
 }
 
-impl Deref for OpenTrace {
-    type Target = Trace;
+impl<T> Deref for Opened<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Trace {
-        &self.trace
+    fn deref(&self) -> &T {
+        &self.inner
     }
 }
 
@@ -161,17 +154,20 @@ impl Copy {
     }
 }
 
-impl Decorator for Unpacked {
+impl<T: Send + Sync> Decorator for Opened<T> {
     fn inner(&self) -> &dyn Recording {
-        &*self.inner
+        (self.as_recording)(&self.inner)
     }
 
     fn path(&self) -> &Path {
-        &self.copy.path
+        match &self.copy {
+            Some(copy) => &copy.path,
+            None => Decorator::inner(self).path(),
+        }
     }
 
     fn problems(&self) -> Vec<String> {
-        self.copy.problems(self.inner.problems())
+        self.problems()
     }
 }
 

@@ -77,7 +77,7 @@ pub fn write(recording: &dyn Recording, trace: &str, path: &Path) -> Result<()> 
         names: recording.names(),
         known: FxHashMap::default(),
     };
-    let pid = recording.fact("pid").and_then(|pid| pid.parse().ok());
+    let pid = recording.process().pid.map(u32::cast_signed);
     let trace = words.get(trace);
     let mut live = Live::before(recording);
     let owners = recording.owners();

@@ -17,6 +17,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use parquet::data_type::ByteArray;
 use paths::Identity;
 
 use crate::error::{Result, failed};
@@ -55,9 +56,10 @@ impl Dataset<'_> {
     /// A file cannot be written; completes "failed to …".
     pub fn add_summary(&self, summary: &RankSummary, file: &Path) -> Result<()> {
         let identity = self.identity(summary, file);
-        for table in summaries::TABLES {
-            let path = identity.path(self.folder, table.name());
-            in_place(&path, |path| table.write(summary, identity.name(), path))?;
+        let trace = ByteArray::from(identity.name().as_bytes().to_vec());
+        for (table, write) in summaries::TABLES {
+            let path = identity.path(self.folder, table);
+            in_place(&path, |path| write(summary, trace.clone(), path))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::fleet::summary::Process;
+use gpushim_trace::fnv;
 
 /// Value of a folder for unknown values. Every reader of partitioned folders takes it for null.
 const UNKNOWN: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -91,9 +92,7 @@ fn escaped(value: &str) -> String {
 
 /// The hash FNV-1a of 64 bits: the names of files must be the same in each version of the command.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv::sum(bytes.iter().copied().map(u64::from))
 }
 
 #[cfg(test)]

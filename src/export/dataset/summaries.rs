@@ -10,92 +10,67 @@ use crate::fleet::RankSummary;
 use crate::fleet::summary::{Device, Holder, Iterations, Phase};
 use crate::top::State;
 
-/// One of the tables of summaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
-    /// One row for each process.
-    Summaries,
-    /// A row for each function that held memory at the peak of a device.
-    Holders,
-    /// One row for each phase of a process.
-    Phases,
-    /// A row for each column of time.
-    OverTime,
-}
+/// Writes a table's rows of a summary; `trace` is the value of the column of that name.
+type Write = fn(&RankSummary, ByteArray, &Path) -> Result<()>;
 
-/// All tables of summaries.
-pub const TABLES: [Table; 4] = [
-    Table::Summaries,
-    Table::Holders,
-    Table::Phases,
-    Table::OverTime,
+/// All tables of summaries, by the names of their folders.
+pub const TABLES: [(&str, Write); 4] = [
+    ("summaries", processes),
+    ("holders", holders),
+    ("phases", phases),
+    ("over_time", over_time),
 ];
 
-impl Table {
-    /// Name of the table's folder.
-    pub fn name(self) -> &'static str {
-        match self {
-            Table::Summaries => "summaries",
-            Table::Holders => "holders",
-            Table::Phases => "phases",
-            Table::OverTime => "over_time",
-        }
-    }
+/// Writes one row for each process.
+fn processes(summary: &RankSummary, trace: ByteArray, path: &Path) -> Result<()> {
+    let row = Process {
+        json: serde_json::to_string(summary).unwrap_or_default(),
+        summary: summary.clone(),
+        trace,
+    };
+    put(path, SUMMARIES, &[row])
+}
 
-    /// Writes the table's rows of a summary.
-    pub fn write(self, summary: &RankSummary, trace: &str, path: &Path) -> Result<()> {
-        let trace = ByteArray::from(trace.as_bytes().to_vec());
-        match self {
-            Table::Summaries => {
-                let row = Process {
-                    json: serde_json::to_string(summary).unwrap_or_default(),
-                    summary: summary.clone(),
-                    trace,
-                };
-                put(path, SUMMARIES, &[row])
-            }
-            Table::Holders => {
-                let devices = summary.devices.iter();
-                let rows = devices.flat_map(|device| {
-                    let holders = device.holders.iter().zip(0..);
-                    holders.map(|(holder, place)| (device.device, place, holder.clone()))
-                });
-                let rows: Vec<HolderRow> = rows
-                    .map(|(device, place, holder)| HolderRow {
-                        trace: trace.clone(),
-                        device,
-                        place,
-                        holder,
-                    })
-                    .collect();
-                put(path, HOLDERS, &rows)
-            }
-            Table::Phases => {
-                let rows: Vec<PhaseRow> = (summary.phases.iter().zip(0..))
-                    .map(|(phase, place)| PhaseRow {
-                        trace: trace.clone(),
-                        place,
-                        phase: phase.clone(),
-                    })
-                    .collect();
-                put(path, PHASES, &rows)
-            }
-            Table::OverTime => {
-                let of = &summary.over_time;
-                let at = |kib: &[u64], place: usize| kib.get(place).map(|kib| kib * 1024);
-                let rows: Vec<Moment> = (0..of.live_kib.len().max(of.reserved_kib.len()))
-                    .map(|place| Moment {
-                        trace: trace.clone(),
-                        place: place as i32,
-                        ns: of.column_ns.saturating_mul(place as u64),
-                        live: at(&of.live_kib, place),
-                        reserved: at(&of.reserved_kib, place),
-                    })
-                    .collect();
-                put(path, OVER_TIME, &rows)
-            }
-        }
-    }
+/// Writes a row for each function that held memory at the peak of a device.
+fn holders(summary: &RankSummary, trace: ByteArray, path: &Path) -> Result<()> {
+    let rows = summary.devices.iter().flat_map(|device| {
+        let holders = device.holders.iter().zip(0..);
+        holders.map(|(holder, place)| HolderRow {
+            trace: trace.clone(),
+            device: device.device,
+            place,
+            holder: holder.clone(),
+        })
+    });
+    put(path, HOLDERS, &rows.collect::<Vec<_>>())
+}
+
+/// Writes one row for each phase of a process.
+fn phases(summary: &RankSummary, trace: ByteArray, path: &Path) -> Result<()> {
+    let rows = summary
+        .phases
+        .iter()
+        .zip(0..)
+        .map(|(phase, place)| PhaseRow {
+            trace: trace.clone(),
+            place,
+            phase: phase.clone(),
+        });
+    put(path, PHASES, &rows.collect::<Vec<_>>())
+}
+
+/// Writes a row for each column of time.
+fn over_time(summary: &RankSummary, trace: ByteArray, path: &Path) -> Result<()> {
+    let of = &summary.over_time;
+    let at = |kib: &[u64], place: usize| kib.get(place).map(|kib| kib * 1024);
+    let rows = (0..of.live_kib.len().max(of.reserved_kib.len())).map(|place| Moment {
+        trace: trace.clone(),
+        place: place as i32,
+        ns: of.column_ns.saturating_mul(place as u64),
+        live: at(&of.live_kib, place),
+        reserved: at(&of.reserved_kib, place),
+    });
+    put(path, OVER_TIME, &rows.collect::<Vec<_>>())
 }
 
 fn put<R>(path: &Path, columns: &'static [Column<R>], rows: &[R]) -> Result<()> {
@@ -123,7 +98,7 @@ impl Process {
     }
 }
 
-/// The columns of [`Table::Summaries`]. Figures of memory are of the device with the highest peak.
+/// The columns of the table `summaries`. Figures of memory are of the device with the highest peak.
 pub const SUMMARIES: &[Column<Process>] = &[
     Column("trace", Text(|of| Some(of.trace.clone()))),
     Column("file", Text(|of| text(&of.summary.trace))),
@@ -204,7 +179,7 @@ pub struct HolderRow {
     holder: Holder,
 }
 
-/// The columns of [`Table::Holders`].
+/// The columns of the table `holders`.
 pub const HOLDERS: &[Column<HolderRow>] = &[
     Column("trace", Text(|of| Some(of.trace.clone()))),
     Column("device", Int(|of| of.device.map(i32::from))),
@@ -222,7 +197,7 @@ pub struct PhaseRow {
     phase: Phase,
 }
 
-/// The columns of [`Table::Phases`].
+/// The columns of the table `phases`.
 pub const PHASES: &[Column<PhaseRow>] = &[
     Column("trace", Text(|of| Some(of.trace.clone()))),
     Column("place", Int(|of| Some(of.place))),
@@ -243,7 +218,7 @@ pub struct Moment {
     reserved: Option<u64>,
 }
 
-/// The columns of [`Table::OverTime`].
+/// The columns of the table `over_time`.
 pub const OVER_TIME: &[Column<Moment>] = &[
     Column("trace", Text(|of| Some(of.trace.clone()))),
     Column("place", Int(|of| Some(of.place))),

@@ -1,8 +1,9 @@
 //! The segments of a device at the end, cut into blocks.
 
 use crate::error::Result;
-use crate::export::complete_events::Block;
 use crate::export::memory_viz::{End, Viz};
+use crate::export::pickler::Value::{Again, Number, Numbers, Text, Truth};
+use crate::ledger::Block;
 
 /// PyTorch's blocks are multiples of this.
 const ROUNDING: u64 = 512;
@@ -40,11 +41,11 @@ impl Viz<'_> {
         for (address, (size, stream)) in &end.segments {
             let to = address.saturating_add(*size);
             // Blocks before the segment are in no segment.
-            while let Some(block) = blocks.next_if(|block| block.address < *address) {
+            while let Some(block) = blocks.next_if(|(block, _)| block.address < *address) {
                 covered = self.alone(end, block, covered)?;
             }
             let mut inside = Vec::new();
-            while let Some(block) = blocks.next_if(|block| block.address < to) {
+            while let Some((block, _)) = blocks.next_if(|(block, _)| block.address < to) {
                 inside.push(block);
             }
             let from = (*address).max(covered);
@@ -62,13 +63,13 @@ impl Viz<'_> {
 
     /// Writes a block without a segment as a segment of its own, unless it begins in memory shown
     /// already.
-    fn alone(&mut self, end: &End, block: &Block, covered: u64) -> Result<u64> {
+    fn alone(&mut self, end: &End, (block, stream): &(Block, u64), covered: u64) -> Result<u64> {
         let size = block.size.max(1).checked_next_multiple_of(ROUNDING);
         let to = block.address.saturating_add(size.unwrap_or(block.size));
         if block.address < covered || to <= block.address {
             return Ok(covered);
         }
-        self.segment(end, (block.address, to), block.stream, &[block])?;
+        self.segment(end, (block.address, to), *stream, &[block])?;
         Ok(to)
     }
 
@@ -86,32 +87,21 @@ impl Viz<'_> {
             .iter()
             .map(|block| block.size)
             .fold(0, u64::saturating_add);
+        let kind = if to - from >= LARGE { "large" } else { "small" };
         self.pickle.begin_dict()?;
-        for (key, number) in [
-            ("device", end.device),
-            ("address", from),
-            ("total_size", to - from),
-            ("allocated_size", allocated),
-            ("active_size", allocated),
-            ("requested_size", requested),
-            ("stream", stream),
-        ] {
-            self.pickle.text(key)?;
-            self.pickle.number(number)?;
-        }
-        self.pickle.text("segment_type")?;
-        self.pickle
-            .text(if to - from >= LARGE { "large" } else { "small" })?;
-        self.pickle.text("is_expandable")?;
-        self.pickle.truth(false)?;
-        self.pickle.text("segment_pool_id")?;
-        self.pickle.begin_list()?;
-        self.pickle.number(0)?;
-        self.pickle.number(0)?;
-        self.pickle.end_list()?;
-        self.pickle.text("frames")?;
-        self.pickle.begin_list()?;
-        self.pickle.end_list()?;
+        self.pickle.fields(&[
+            ("device", Number(end.device)),
+            ("address", Number(from)),
+            ("total_size", Number(to - from)),
+            ("allocated_size", Number(allocated)),
+            ("active_size", Number(allocated)),
+            ("requested_size", Number(requested)),
+            ("stream", Number(stream)),
+            ("segment_type", Text(kind)),
+            ("is_expandable", Truth(false)),
+            ("segment_pool_id", Numbers(&[0, 0])),
+            ("frames", Numbers(&[])),
+        ])?;
         self.pickle.text("blocks")?;
         self.pickle.begin_list()?;
         for (address, size, block) in stretches {
@@ -127,25 +117,18 @@ impl Viz<'_> {
             Some(_) => "active_allocated",
             None => "inactive",
         };
+        let frames = block.and_then(|block| end.stacks.get(&block.stack));
         self.pickle.begin_dict()?;
-        for (key, number) in [
-            ("address", address),
-            ("size", size),
-            ("requested_size", block.map_or(0, |block| block.size)),
-        ] {
-            self.pickle.text(key)?;
-            self.pickle.number(number)?;
-        }
-        self.pickle.text("state")?;
-        self.pickle.text(state)?;
-        self.pickle.text("frames")?;
-        match block.and_then(|block| end.stacks.get(&block.stack)) {
-            Some(place) => self.pickle.again(*place)?,
-            None => {
-                self.pickle.begin_list()?;
-                self.pickle.end_list()?;
-            }
-        }
+        self.pickle.fields(&[
+            ("address", Number(address)),
+            ("size", Number(size)),
+            (
+                "requested_size",
+                Number(block.map_or(0, |block| block.size)),
+            ),
+            ("state", Text(state)),
+            ("frames", frames.map_or(Numbers(&[]), |place| Again(*place))),
+        ])?;
         self.pickle.end_dict()?;
         Ok(())
     }

@@ -161,5 +161,5 @@ fn three_iterations_tell_of_growth() {
     assert!(!report.grows(), "{}", report.verdict);
     let followed = Followed::of(&trace, focus, Some(&given));
     let iterations = followed.iterations.unwrap();
-    assert!(Recognised::of(&iterations, names).set);
+    assert!(Recognised::of(&iterations, names).certainty.set);
 }

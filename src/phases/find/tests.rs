@@ -11,7 +11,7 @@ use gpushim_trace::{Class, Event, Trace, Writer, WriterOptions};
 fn phases(how: &Training) -> Vec<Phase> {
     let (_dir, trace) = how.record();
     let focus = Focus::of(&trace, None);
-    let iterations = Iterations::judged(&trace, focus, None);
+    let iterations = Iterations::find(&trace, focus, None);
     Phase::all(&trace, focus, iterations.as_ref())
 }
 

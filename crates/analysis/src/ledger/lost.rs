@@ -4,9 +4,10 @@ use super::block::Focus;
 use gpushim_recording::Recording;
 use gpushim_trace::{Layer, Series};
 
-/// Returns the highest sum of a device's requested bytes in the whole run, from the timeline, if
-/// the first events are lost. Returns `None` for several devices without a chosen one.
-fn peak_of_run(recording: &dyn Recording, focus: Focus) -> Option<u64> {
+/// Returns the highest sum of a device's requested bytes in a run whose first events are lost, from
+/// the timeline. It must be more than `left`, the peak of the other events. Returns `None` for
+/// several devices without a chosen one.
+pub fn lost_peak(recording: &dyn Recording, focus: Focus, left: u64) -> Option<u64> {
     if !recording.coverage().wrapped || focus.layer != Layer::Device {
         return None;
     }
@@ -17,10 +18,6 @@ fn peak_of_run(recording: &dyn Recording, focus: Focus) -> Option<u64> {
         return None;
     };
     let spans = device.get(Series::Requested).iter();
-    spans.map(|span| span.max).max()
-}
-
-/// Returns the highest sum of the run, bytes, if that is more than the peak of the readable events.
-pub fn lost_peak(recording: &dyn Recording, focus: Focus, left: u64) -> Option<u64> {
-    peak_of_run(recording, focus).filter(|most| *most > left)
+    let most = spans.map(|span| span.max).max();
+    most.filter(|most| *most > left)
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::apply::Ledger;
 use super::block::{Block, Focus, is_on};
 use super::change::Change;
-use super::walk::older;
 use gpushim_recording::Recording;
 use gpushim_trace::{Effect, Event, Layer, Record};
 
@@ -56,11 +55,7 @@ impl Segments {
             ledger: Ledger::new(None),
             held: Held::default(),
         };
-        let first = recording
-            .events()
-            .next()
-            .map_or(u64::MAX, |record| record.ns);
-        let older = older(recording.live().unwrap_or_default(), first);
+        let (older, _) = recording.older();
         segments.with(|ledger, say| ledger.begin(&older, say));
         segments
     }

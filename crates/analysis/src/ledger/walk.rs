@@ -7,7 +7,7 @@ use super::block::{Block, Focus, is_on};
 use super::change::Change;
 use super::unseen::Unseen;
 use gpushim_recording::Recording;
-use gpushim_trace::{Class, Layer, LiveBlock, Record};
+use gpushim_trace::{Class, Event, Kind, Layer, LiveBlock, Record};
 
 /// Receives the events and blocks of a recording.
 pub trait Visitor {
@@ -136,39 +136,28 @@ impl Walker {
         let known = self.live().values().filter(|one| one.device == device);
         let known = known.fold(0, |sum: u64, one| sum.saturating_add(one.size));
         let size = sum.checked_sub(known).filter(|size| *size > 0)?;
+        let class = match self.layer {
+            Layer::Tensor => Class::Tensor,
+            _ => Class::Device,
+        };
         Some(Block {
-            ns: 0,
-            ticket: 0,
             size,
             room: size,
-            address: 0,
-            stack: 0,
-            thread: 0,
             device,
-            class: match self.layer {
-                Layer::Tensor => Class::Tensor,
-                _ => Class::Device,
-            },
-            forwarded: false,
-            captured: false,
             earlier: true,
+            ..Block::new(0, 0, &Event::new(Kind::Alloc, class))
         })
     }
 
     fn begin(&mut self, first: u64, visitor: &mut impl Visitor) {
-        let older = older(self.kept.take().unwrap_or_default(), first);
+        let mut older = self.kept.take().unwrap_or_default();
+        older.retain(|block| block.ns < first);
         self.ledger.begin(&older, &mut |change| {
             if let Change::WasThere(block) = change {
                 visitor.allocated(block);
             }
         });
     }
-}
-
-/// Returns the blocks that were live at the end and were allocated before the first readable event.
-pub(super) fn older(mut live: Vec<LiveBlock>, first_ns: u64) -> Vec<LiveBlock> {
-    live.retain(|block| block.ns < first_ns);
-    live
 }
 
 /// Keeps the blocks that are live just before an event.

@@ -236,7 +236,7 @@ impl Found {
         let starts = one.passes.starts.iter().copied().chain([end]);
         Some(Iterations {
             by: one.by.clone(),
-            starts: starts.map(Into::into).collect(),
+            starts: starts.collect(),
             certainty: one.certainty.clone(),
         })
     }

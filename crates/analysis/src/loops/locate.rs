@@ -52,10 +52,7 @@ impl Locator {
     /// of the last pass.
     pub(super) fn locate(mut self, recording: &dyn Recording) -> (Loop, u64, Moment) {
         for record in recording.events() {
-            self.last = Moment {
-                ns: record.ns,
-                ticket: record.ticket,
-            };
+            self.last = Moment::of(&record);
             if is_allocation(&record.event) {
                 self.last_allocation = record.ticket;
             }

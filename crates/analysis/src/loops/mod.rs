@@ -4,7 +4,6 @@
 //! [`Search`] finds them in a first pass over the events; [`Follow`] follows blocks through them in
 //! a second.
 
-use crate::repeats::Moment;
 use serde::Serialize;
 
 use crate::ledger::Focus;
@@ -28,6 +27,8 @@ mod span;
 mod tests;
 mod tokens;
 
+/// Beginning of an iteration.
+pub use crate::repeats::Moment as Start;
 pub use beginning::Given;
 pub use certainty::{Certainty, Judgement, Told};
 pub use follow::{Follow, Followed};
@@ -92,34 +93,6 @@ impl By {
     }
 }
 
-/// The beginning of an iteration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Start {
-    /// Ns since the start of the recording.
-    pub ns: u64,
-    /// The number of its first event.
-    pub ticket: u64,
-}
-
-impl From<Moment> for Start {
-    fn from(at: Moment) -> Start {
-        Start {
-            ns: at.ns,
-            ticket: at.ticket,
-        }
-    }
-}
-
-impl From<Start> for Moment {
-    fn from(at: Start) -> Moment {
-        Moment {
-            ns: at.ns,
-            ticket: at.ticket,
-        }
-    }
-}
-
 /// The iterations of a run, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -133,13 +106,9 @@ pub struct Iterations {
 }
 
 impl Iterations {
-    /// Looks for iterations; `None` if nothing repeats often enough.
-    pub fn find(recording: &dyn Recording, focus: Focus) -> Option<Iterations> {
-        Found::of(recording, focus, None).iterations()
-    }
-
-    /// Looks for iterations and judges their certainty, unless their beginning is given.
-    pub fn judged(
+    /// Looks for iterations and judges their certainty, unless their beginning is given. Returns
+    /// `None` if nothing repeats often enough.
+    pub fn find(
         recording: &dyn Recording,
         focus: Focus,
         given: Option<&Given>,

@@ -92,10 +92,7 @@ impl Ranges {
         let Some(name) = name.filter(|name| is_push || says_iteration(name)) else {
             return;
         };
-        let at = Moment {
-            ticket: record.ticket,
-            ns: record.ns,
-        };
+        let at = Moment::of(record);
         if !is_push && self.started.len() < NAMES {
             self.started.insert(event.size, name.clone());
         }
@@ -131,10 +128,7 @@ impl Ranges {
             _ => self.started.remove(&event.size),
         };
         if let Some(seen) = name.and_then(|name| self.seen.get_mut(&name)) {
-            seen.end = Some(Moment {
-                ticket: record.ticket,
-                ns: record.ns,
-            });
+            seen.end = Some(Moment::of(record));
         }
     }
 

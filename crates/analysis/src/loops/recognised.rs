@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{By, Iterations};
+use super::{By, Certainty, Iterations};
 use gpushim_recording::Names;
 use gpushim_recording::units::count;
 
@@ -16,12 +16,9 @@ pub struct Recognised {
     pub by: By,
     /// Mark in words: `the range `step``.
     pub in_words: String,
-    /// True if a finding may rest on them.
-    pub sure: bool,
-    /// Why, or why not.
-    pub why: String,
-    /// True if the user set their beginning.
-    pub set: bool,
+    /// Certainty that they are iterations.
+    #[serde(flatten)]
+    pub certainty: Certainty,
 }
 
 impl Recognised {
@@ -31,20 +28,22 @@ impl Recognised {
             count: iterations.count(),
             by: iterations.by.clone(),
             in_words: iterations.by.in_words(names),
-            sure: iterations.certainty.sure,
-            why: iterations.certainty.why.clone(),
-            set: iterations.certainty.set,
+            certainty: iterations.certainty.clone(),
         }
     }
 
     /// Returns all of it in one line.
     pub fn line(&self) -> String {
-        let sure = if self.sure { "sure" } else { "not sure" };
+        let sure = if self.certainty.sure {
+            "sure"
+        } else {
+            "not sure"
+        };
         format!(
             "{} iterations, recognised by {}; {sure}: {}.",
             count(self.count as u64),
             self.in_words,
-            self.why
+            self.certainty.why
         )
     }
 }

@@ -48,10 +48,7 @@ impl<'a> Search<'a> {
         if record.event.flags & flags::EARLIER != 0 {
             return;
         }
-        let at = Moment {
-            ticket: record.ticket,
-            ns: record.ns,
-        };
+        let at = Moment::of(record);
         self.span.end = at;
         match record.event.kind {
             Kind::RangePush | Kind::RangeStart => self.ranges.begin(self.recording, record),

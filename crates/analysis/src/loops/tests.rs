@@ -23,7 +23,8 @@ fn each_step_is_one() {
                 };
                 let (_dir, trace) = how.record();
                 let focus = Focus::of(&trace, None);
-                let found = Iterations::find(&trace, focus).unwrap_or_else(|| panic!("{how:?}"));
+                let found =
+                    Iterations::find(&trace, focus, None).unwrap_or_else(|| panic!("{how:?}"));
                 assert_eq!(found.count() as u64, steps, "{how:?} {:?}", found.by);
                 assert_eq!(matches!(found.by, By::Range(_)), ranges);
                 assert!(found.starts.is_sorted_by(|a, b| a.ticket < b.ticket));
@@ -40,7 +41,10 @@ fn what_does_not_repeat_has_none() {
         ..Training::default()
     };
     let (_dir, trace) = how.record();
-    assert_eq!(Iterations::find(&trace, Focus::of(&trace, None)), None);
+    assert_eq!(
+        Iterations::find(&trace, Focus::of(&trace, None), None),
+        None
+    );
 }
 
 #[test]

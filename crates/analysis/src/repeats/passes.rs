@@ -1,5 +1,8 @@
 //! The beginnings of a loop's passes, in bounded space.
 
+use gpushim_trace::Record;
+use serde::Serialize;
+
 /// Largest number of kept beginnings of a loop. If there are more passes, each kept one stands for
 /// several.
 const APART: usize = 1 << 16;
@@ -9,12 +12,24 @@ const APART_COLD: usize = 1 << 8;
 const COLD: u64 = 8;
 
 /// Place among the events of a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Start"))]
 pub struct Moment {
-    /// Number of the event in the recording.
-    pub ticket: u64,
-    /// Its time, ns since the start.
+    /// Ns since the start of the recording.
     pub ns: u64,
+    /// The number of its first event.
+    pub ticket: u64,
+}
+
+impl Moment {
+    /// Returns the moment of an event.
+    pub fn of(record: &Record) -> Moment {
+        Moment {
+            ns: record.ns,
+            ticket: record.ticket,
+        }
+    }
 }
 
 /// Beginnings of passes, and the end of the open one.

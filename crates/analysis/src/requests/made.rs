@@ -1,6 +1,7 @@
 //! Sequences of requests as trainings make them, by a seed: for tests and benches.
 
 use super::{Op, Request, Requests};
+use gpushim_recording::Settings;
 
 /// Parameters of a generated sequence.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +34,9 @@ impl Default for Shape {
 }
 
 impl Requests {
-    /// Sets the options of the allocator that served the run, by name.
-    pub fn set_options<'a>(&mut self, options: impl IntoIterator<Item = (&'a str, &'a str)>) {
-        let owned = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
-        self.allocator.options = options.into_iter().map(owned).collect();
+    /// Sets the settings of the allocator that served the run.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.allocator.settings = settings;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ledger::{Block, Change, Focus, Ledger};
-use gpushim_recording::{Recording, Segment};
+use gpushim_recording::{Recording, Segment, Settings};
 use gpushim_trace::{Class, Event, Kind, Layer, Record};
 
 mod changed;
@@ -14,12 +14,10 @@ mod lost;
 #[cfg(any(test, feature = "samples"))]
 #[doc(hidden)]
 pub mod made;
-mod numbered;
 mod odd;
 mod reader;
 mod slice;
 
-use lost::Lost;
 use reader::Reader;
 
 pub use changed::Changed;
@@ -60,44 +58,15 @@ pub struct Request {
     pub ns: u64,
 }
 
-/// A request as it is kept: 24 bytes, since runs have millions.
+/// A request as it is kept: 32 bytes, since runs have millions.
 #[derive(Clone, Copy, Debug)]
 struct StoredRequest {
     bytes: u64,
     ns: u64,
     block: u32,
-    /// Index of stream and thread, and the operation in the lowest bits.
-    by_and_op: u32,
-}
-
-/// Number of bits of an operation.
-const OP_BITS: u32 = 2;
-
-impl Op {
-    fn bits(self) -> u32 {
-        match self {
-            Op::Allocate => 0,
-            Op::Free => 1,
-            Op::Done => 2,
-            Op::Trim => 3,
-        }
-    }
-}
-
-impl StoredRequest {
-    fn op(&self) -> Op {
-        match self.by_and_op & ((1 << OP_BITS) - 1) {
-            0 => Op::Allocate,
-            1 => Op::Free,
-            2 => Op::Done,
-            _ => Op::Trim,
-        }
-    }
-
     /// Index of stream and thread.
-    fn by(&self) -> u32 {
-        self.by_and_op >> OP_BITS
-    }
+    by: u32,
+    op: Op,
 }
 
 /// The state at the beginning of a recording, if the recording has it.
@@ -125,7 +94,7 @@ pub struct InitialSegment {
 }
 
 /// The recording's data on the allocator that served the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedAllocator {
     /// Segments that it reserved during the recording, in order.
     pub got: Vec<InitialSegment>,
@@ -136,8 +105,8 @@ pub struct RecordedAllocator {
     late: FxHashSet<u32>,
     /// The pool of blocks that are not in the default pool.
     pools: FxHashMap<u32, u32>,
-    /// Options of the allocator by name.
-    pub options: BTreeMap<String, String>,
+    /// Settings of the allocator.
+    pub settings: Settings,
 }
 
 impl RecordedAllocator {
@@ -178,7 +147,7 @@ pub struct Requests {
     /// The first request of each step; the last entry is the request after the last step.
     steps: Vec<usize>,
     /// Ticket of the event of each request, plus one; 0 before the first event. It is kept until
-    /// the requests are divided into steps, and empty if each event is a request.
+    /// the requests are divided into steps.
     tickets: Vec<u64>,
     /// Bytes that were not freed; `peak` is their highest sum.
     live: u64,
@@ -203,9 +172,6 @@ impl Requests {
 
     /// Reads the requests without dividing them into steps.
     fn read(recording: &dyn Recording, focus: Focus) -> BTreeMap<u8, Requests> {
-        if let Some(requests) = Requests::numbered(recording, focus) {
-            return requests;
-        }
         let (requests, unseen) = Requests::with_unseen(recording, focus, &[]);
         if unseen.is_empty() {
             return requests;
@@ -221,18 +187,13 @@ impl Requests {
         focus: Focus,
         unseen: &[(Record, Block)],
     ) -> (BTreeMap<u8, Requests>, Vec<(Record, Block)>) {
-        let mut devices = Devices::default();
-        let options = options(recording);
-        let new = |device| {
-            let mut reader = Reader::new(recording, focus.layer, device);
-            reader.requests.allocator.options.clone_from(&options);
-            reader
-        };
+        let mut devices = BTreeMap::<u8, Reader>::new();
+        let new = |device| Reader::new(recording, focus.layer, device);
         let is_there = |device: u8| {
             device != Event::NO_DEVICE && focus.device.is_none_or(|asked| asked == device)
         };
         let mut ledger = Ledger::new(None);
-        let first = recording.events().next();
+        let (older, first) = recording.older();
         let (first_ns, first_ticket) =
             first.map_or((u64::MAX, 0), |first| (first.ns, first.ticket));
         let begun = |event: Event| Record {
@@ -240,21 +201,21 @@ impl Requests {
             ticket: first_ticket,
             event,
         };
-        let mut older = recording.live().unwrap_or_default();
-        older.retain(|one| one.ns < first_ns);
         for one in &older {
             ledger.begin(std::slice::from_ref(one), &mut |change| {
                 if let Change::WasThere(block) = change
                     && is_there(block.device)
                     && is_pooled(focus.layer, block.class)
                 {
-                    let reader = devices.of(block.device, new);
+                    let reader = devices.entry(block.device);
+                    let reader = reader.or_insert_with(|| new(block.device));
                     reader.was_there(&begun(one.event), block);
                 }
             });
         }
         for (free, block) in unseen {
-            let reader = devices.of(block.device, new);
+            let reader = devices.entry(block.device);
+            let reader = reader.or_insert_with(|| new(block.device));
             reader.was_there_unseen(&begun(free.event), block);
         }
         let mut found = Vec::new();
@@ -262,7 +223,8 @@ impl Requests {
             let event = &record.event;
             let concerns = concerns(focus.layer, event);
             if concerns && is_there(event.device) {
-                let reader = devices.of(event.device, new);
+                let reader = devices.entry(event.device);
+                let reader = reader.or_insert_with(|| new(event.device));
                 reader.see(&record);
             }
             ledger.apply(&record, &mut |change| {
@@ -273,19 +235,16 @@ impl Requests {
                 {
                     found.push((record, *block));
                 }
-                if concerns && let Some(reader) = devices.get(change.device()) {
+                if concerns && let Some(reader) = devices.get_mut(&change.device()) {
                     reader.take(change, &record);
                 }
             });
         }
-        let lost = Lost::of(recording, focus.layer, first_ns);
-        let done = devices.all.into_iter().map(|(device, reader)| {
-            let mut requests = reader.finish();
-            lost.tell(device, &mut requests);
-            (device, requests)
-        });
-        let requests = done.filter(|(_, requests)| !requests.is_empty());
-        (requests.collect(), found)
+        let done = devices.into_iter();
+        let done = done.map(|(device, reader)| (device, reader.finish()));
+        let mut requests = done.filter(|(_, requests)| !requests.is_empty()).collect();
+        lost::tell(recording, focus.layer, first_ns, &mut requests);
+        (requests, found)
     }
 
     /// Returns true if there are requests besides the blocks that were made before the recording
@@ -352,9 +311,9 @@ impl Requests {
     /// Returns the requests in order.
     pub fn iter(&self) -> impl Iterator<Item = Request> + '_ {
         self.kept.iter().map(|kept| {
-            let (stream, thread) = self.by.get(kept.by() as usize).copied().unwrap_or_default();
+            let (stream, thread) = self.by.get(kept.by as usize).copied().unwrap_or_default();
             Request {
-                op: kept.op(),
+                op: kept.op,
                 block: kept.block,
                 bytes: kept.bytes,
                 stream,
@@ -379,7 +338,7 @@ impl Requests {
         }
         let by = (request.stream, request.thread);
         // It is mostly the one before.
-        let last = self.kept.last().map_or(0, StoredRequest::by);
+        let last = self.kept.last().map_or(0, |last| last.by);
         let by = if self.by.get(last as usize) == Some(&by) {
             last
         } else {
@@ -392,7 +351,8 @@ impl Requests {
             bytes: request.bytes,
             ns: request.ns,
             block: request.block,
-            by_and_op: by << OP_BITS | request.op.bits(),
+            by,
+            op: request.op,
         });
         match request.op {
             Op::Allocate => {
@@ -404,36 +364,6 @@ impl Requests {
         }
         true
     }
-}
-
-/// Readers of the requests of each device: few, and mostly the first is looked up.
-#[derive(Default)]
-struct Devices<'a> {
-    all: Vec<(u8, Reader<'a>)>,
-}
-
-impl<'a> Devices<'a> {
-    fn get(&mut self, device: u8) -> Option<&mut Reader<'a>> {
-        let found = self.all.iter_mut().find(|(of, _)| *of == device);
-        found.map(|(_, reader)| reader)
-    }
-
-    fn of(&mut self, device: u8, new: impl FnOnce(u8) -> Reader<'a>) -> &mut Reader<'a> {
-        let at = self.all.iter().position(|(of, _)| *of == device);
-        let at = at.unwrap_or_else(|| {
-            self.all.push((device, new(device)));
-            self.all.len() - 1
-        });
-        &mut self.all[at].1
-    }
-}
-
-/// Returns the options of the allocator that a recording names.
-fn options(recording: &dyn Recording) -> BTreeMap<String, String> {
-    let facts = recording.facts().into_iter();
-    let named =
-        facts.filter_map(|(key, value)| Some((key.strip_prefix("allocator.")?.to_string(), value)));
-    named.collect()
 }
 
 /// Returns true if an event is about memory of this layer, or its segments.

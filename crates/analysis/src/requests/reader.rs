@@ -42,11 +42,15 @@ impl<'a> Reader<'a> {
     pub fn new(recording: &'a dyn Recording, layer: Layer, device: u8) -> Reader<'a> {
         let caching = recording.caching().filter(|_| layer == Layer::Tensor);
         let waiting = caching.map_or(&[][..], |caching| &caching.waiting);
+        let mut requests = Requests::default();
+        if let Some(caching) = caching {
+            requests.allocator.settings.clone_from(&caching.settings);
+        }
         Reader {
             recording,
             layer,
             caching,
-            requests: Requests::default(),
+            requests,
             numbers: FxHashMap::default(),
             made_for: FxHashMap::default(),
             unseen: FxHashMap::default(),
@@ -81,25 +85,23 @@ impl<'a> Reader<'a> {
 
     /// Adds a block that was made before the recording began; the record has its allocation.
     pub fn was_there(&mut self, record: &Record, block: &Block) {
-        let made = self.allocate(record, block, false);
-        self.requested(0);
-        if let Some(number) = made {
+        if let Some(number) = self.begin_with(record, block) {
             self.numbers.insert(block.address, number);
-            self.begun();
         }
     }
 
     /// Adds an older block that only its free shows; the record has the free.
     pub fn was_there_unseen(&mut self, record: &Record, block: &Block) {
+        if let Some(number) = self.begin_with(record, block) {
+            let of_address = self.unseen.entry(block.address).or_default();
+            of_address.push_back(number);
+        }
+    }
+
+    fn begin_with(&mut self, record: &Record, block: &Block) -> Option<u32> {
         let made = self.allocate(record, block, false);
         self.requested(0);
-        if let Some(number) = made {
-            self.unseen
-                .entry(block.address)
-                .or_default()
-                .push_back(number);
-            self.begun();
-        }
+        made.inspect(|_| self.begun())
     }
 
     fn begun(&mut self) {
@@ -228,7 +230,7 @@ impl<'a> Reader<'a> {
             .requests
             .kept
             .last()
-            .is_none_or(|last| last.op() != Op::Trim)
+            .is_none_or(|last| last.op != Op::Trim)
         {
             let request = Request {
                 stream: None,

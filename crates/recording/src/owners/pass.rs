@@ -35,10 +35,8 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     pub(super) fn new(recording: &'a dyn Recording) -> Pass<'a> {
-        let first_ns = recording.events().next().map(|record| record.ns);
-        let live = recording.live().unwrap_or_default().into_iter();
-        let older = live.filter(|block| first_ns.is_none_or(|first| block.ns < first));
-        let live = older.map(|block| {
+        let (older, _) = recording.older();
+        let live = older.into_iter().map(|block| {
             let event = &block.event;
             let live = Live {
                 ticket: 0,

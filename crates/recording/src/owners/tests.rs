@@ -19,7 +19,7 @@ impl Made {
             ..WriterOptions::default()
         };
         let writer = Writer::create(&folder.path().join("run.trace"), &options).expect("a trace");
-        writer.fact(RECORDED, "recorded");
+        writer.fact("owners", "recorded");
         Made {
             writer,
             _folder: folder,

@@ -3,75 +3,28 @@
 use crate::error::{Error, failed};
 use crate::pickle::Value;
 
-/// Numbers of the instructions.
-mod op {
-    pub const PROTO: u8 = 0x80;
-    pub const FRAME: u8 = 0x95;
-    pub const STOP: u8 = b'.';
-    pub const MARK: u8 = b'(';
-    pub const POP: u8 = b'0';
-    pub const POP_MARK: u8 = b'1';
-    pub const DUP: u8 = b'2';
-    pub const NONE: u8 = b'N';
-    pub const NEWTRUE: u8 = 0x88;
-    pub const NEWFALSE: u8 = 0x89;
-    pub const BININT: u8 = b'J';
-    pub const BININT1: u8 = b'K';
-    pub const BININT2: u8 = b'M';
-    pub const LONG1: u8 = 0x8a;
-    pub const LONG4: u8 = 0x8b;
-    pub const BINFLOAT: u8 = b'G';
-    pub const SHORT_BINUNICODE: u8 = 0x8c;
-    pub const BINUNICODE: u8 = b'X';
-    pub const BINUNICODE8: u8 = 0x8d;
-    pub const SHORT_BINSTRING: u8 = b'U';
-    pub const BINSTRING: u8 = b'T';
-    pub const SHORT_BINBYTES: u8 = b'C';
-    pub const BINBYTES: u8 = b'B';
-    pub const BINBYTES8: u8 = 0x8e;
-    pub const BYTEARRAY8: u8 = 0x96;
-    pub const EMPTY_LIST: u8 = b']';
-    pub const LIST: u8 = b'l';
-    pub const APPEND: u8 = b'a';
-    pub const APPENDS: u8 = b'e';
-    pub const EMPTY_TUPLE: u8 = b')';
-    pub const TUPLE: u8 = b't';
-    pub const TUPLE1: u8 = 0x85;
-    pub const TUPLE2: u8 = 0x86;
-    pub const TUPLE3: u8 = 0x87;
-    pub const EMPTY_DICT: u8 = b'}';
-    pub const DICT: u8 = b'd';
-    pub const SETITEM: u8 = b's';
-    pub const SETITEMS: u8 = b'u';
-    pub const BINPUT: u8 = b'q';
-    pub const LONG_BINPUT: u8 = b'r';
-    pub const MEMOIZE: u8 = 0x94;
-    pub const BINGET: u8 = b'h';
-    pub const LONG_BINGET: u8 = b'j';
-
-    /// Instructions that import, call or ask the reader for data, by the names of `pickletools`.
-    pub const CODE: [(u8, &str); 16] = [
-        (b'c', "GLOBAL"),
-        (0x93, "STACK_GLOBAL"),
-        (b'R', "REDUCE"),
-        (b'b', "BUILD"),
-        (b'i', "INST"),
-        (b'o', "OBJ"),
-        (0x81, "NEWOBJ"),
-        (0x92, "NEWOBJ_EX"),
-        (0x82, "EXT1"),
-        (0x83, "EXT2"),
-        (0x84, "EXT4"),
-        (b'P', "PERSID"),
-        (b'Q', "BINPERSID"),
-        (0x97, "NEXT_BUFFER"),
-        (0x98, "READONLY_BUFFER"),
-        (0x91, "FROZENSET"),
-    ];
-}
+/// Instructions that import, call or ask the reader for data, by the names of `pickletools`.
+const CODE: [(u8, &str); 16] = [
+    (b'c', "GLOBAL"),
+    (0x93, "STACK_GLOBAL"),
+    (b'R', "REDUCE"),
+    (b'b', "BUILD"),
+    (b'i', "INST"),
+    (b'o', "OBJ"),
+    (0x81, "NEWOBJ"),
+    (0x92, "NEWOBJ_EX"),
+    (0x82, "EXT1"),
+    (0x83, "EXT2"),
+    (0x84, "EXT4"),
+    (b'P', "PERSID"),
+    (b'Q', "BINPERSID"),
+    (0x97, "NEXT_BUFFER"),
+    (0x98, "READONLY_BUFFER"),
+    (0x91, "FROZENSET"),
+];
 
 /// The instruction that a pickle begins with.
-pub(super) const PROTO: u8 = op::PROTO;
+pub(super) const PROTO: u8 = 0x80;
 
 /// Reason for which the machine stopped before its end.
 pub(super) enum Stop {
@@ -142,7 +95,7 @@ impl<'a> Machine<'a> {
         let Some(code) = self.bytes.get(at) else {
             return Stop::Damaged(format!("it is cut off after {at} bytes"));
         };
-        if let Some((_, name)) = op::CODE.iter().find(|(number, _)| number == code) {
+        if let Some((_, name)) = CODE.iter().find(|(number, _)| number == code) {
             return Stop::Refused(failed!(
                 "at byte {at} it asks for code to be run ({name}), and only data is taken from files"
             ));
@@ -156,81 +109,78 @@ impl<'a> Machine<'a> {
     }
 
     /// Runs one instruction, and returns true if it was the last. Returns `None` if it is
-    /// malformed.
+    /// malformed. The names beside the numbers are those of `pickletools`.
     fn step(&mut self) -> Option<bool> {
         let code = *self.take(1)?.first()?;
         match code {
-            op::STOP => return (!self.stack.is_empty()).then_some(true),
-            op::PROTO => drop(self.take(1)?),
-            op::FRAME => drop(self.take(8)?),
-            op::MARK => self.push(Value::Mark),
-            op::POP => drop(self.stack.pop()?),
-            op::POP_MARK => drop(self.since_mark()?),
-            op::DUP => self.push(*self.stack.last()?),
-            op::NONE => self.push(Value::None),
-            op::NEWTRUE => self.push(Value::Bool(true)),
-            op::NEWFALSE => self.push(Value::Bool(false)),
-            op::BININT => {
+            b'.' => return (!self.stack.is_empty()).then_some(true), // STOP
+            PROTO => drop(self.take(1)?),
+            0x95 => drop(self.take(8)?),            // FRAME
+            b'(' => self.push(Value::Mark),         // MARK
+            b'0' => drop(self.stack.pop()?),        // POP
+            b'1' => drop(self.since_mark()?),       // POP_MARK
+            b'2' => self.push(*self.stack.last()?), // DUP
+            b'N' => self.push(Value::None),         // NONE
+            0x88 => self.push(Value::Bool(true)),   // NEWTRUE
+            0x89 => self.push(Value::Bool(false)),  // NEWFALSE
+            b'J' => {
+                // BININT
                 let number = i32::from_le_bytes(self.take(4)?.try_into().ok()?);
                 self.push(Value::Int(number.into()));
             }
-            op::BININT1 => self.unsigned(1)?,
-            op::BININT2 => self.unsigned(2)?,
-            op::LONG1 => self.long(1)?,
-            op::LONG4 => self.long(4)?,
-            op::BINFLOAT => {
+            b'K' => self.unsigned(1)?, // BININT1
+            b'M' => self.unsigned(2)?, // BININT2
+            0x8a => self.long(1)?,     // LONG1
+            0x8b => self.long(4)?,     // LONG4
+            b'G' => {
+                // BINFLOAT
                 let number = f64::from_be_bytes(self.take(8)?.try_into().ok()?);
                 self.push(Value::Float(number));
             }
-            op::SHORT_BINUNICODE | op::SHORT_BINSTRING => self.text(1)?,
-            op::BINUNICODE | op::BINSTRING => self.text(4)?,
-            op::BINUNICODE8 => self.text(8)?,
-            op::SHORT_BINBYTES => self.blob(1)?,
-            op::BINBYTES => self.blob(4)?,
-            op::BINBYTES8 | op::BYTEARRAY8 => self.blob(8)?,
-            op::EMPTY_LIST => self.make(Value::List, Vec::new())?,
-            op::EMPTY_TUPLE => self.make(Value::Tuple, Vec::new())?,
-            op::EMPTY_DICT => self.make(Value::Dict, Vec::new())?,
-            op::LIST | op::TUPLE | op::DICT => {
+            0x8c | b'U' => self.text(1)?, // SHORT_BINUNICODE, SHORT_BINSTRING
+            b'X' | b'T' => self.text(4)?, // BINUNICODE, BINSTRING
+            0x8d => self.text(8)?,        // BINUNICODE8
+            b'C' => self.blob(1)?,        // SHORT_BINBYTES
+            b'B' => self.blob(4)?,        // BINBYTES
+            0x8e | 0x96 => self.blob(8)?, // BINBYTES8, BYTEARRAY8
+            b']' => self.make(Value::List, Vec::new())?, // EMPTY_LIST
+            b')' => self.make(Value::Tuple, Vec::new())?, // EMPTY_TUPLE
+            b'}' => self.make(Value::Dict, Vec::new())?, // EMPTY_DICT
+            b'l' | b't' | b'd' => {
+                // LIST, TUPLE, DICT
                 let parts = self.since_mark()?;
-                match code {
-                    op::LIST => self.make(Value::List, parts)?,
-                    op::TUPLE => self.make(Value::Tuple, parts)?,
-                    _ => self.make(Value::Dict, parts)?,
-                }
+                let kind = match code {
+                    b'l' => Value::List,
+                    b't' => Value::Tuple,
+                    _ => Value::Dict,
+                };
+                self.make(kind, parts)?;
             }
-            op::TUPLE1 | op::TUPLE2 | op::TUPLE3 => {
-                let count = usize::from(code - op::TUPLE1) + 1;
+            0x85..=0x87 => {
+                // TUPLE1, TUPLE2, TUPLE3
+                let count = usize::from(code - 0x85) + 1;
                 let parts = self.top(count)?;
                 self.make(Value::Tuple, parts)?;
             }
-            op::APPEND => {
-                let parts = self.top(1)?;
+            b'a' | b's' => {
+                // APPEND, SETITEM
+                let parts = self.top(if code == b'a' { 1 } else { 2 })?;
                 self.extend(parts)?;
             }
-            op::SETITEM => {
-                let parts = self.top(2)?;
-                self.extend(parts)?;
-            }
-            op::APPENDS | op::SETITEMS => {
+            b'e' | b'u' => {
+                // APPENDS, SETITEMS
                 let parts = self.since_mark()?;
                 self.extend(parts)?;
             }
-            op::MEMOIZE => self.put(self.memo.len())?,
-            op::BINPUT => {
-                let index = self.size(1)?;
+            0x94 => self.put(self.memo.len())?, // MEMOIZE
+            b'q' | b'r' => {
+                // BINPUT, LONG_BINPUT
+                let index = self.size(if code == b'q' { 1 } else { 4 })?;
                 self.put(index)?;
             }
-            op::LONG_BINPUT => {
-                let index = self.size(4)?;
-                self.put(index)?;
-            }
-            op::BINGET => {
-                let index = self.size(1)?;
-                self.push(*self.memo.get(index)?);
-            }
-            op::LONG_BINGET => {
-                let index = self.size(4)?;
+            b'h' | b'j' => {
+                // BINGET, LONG_BINGET
+                let index = self.size(if code == b'h' { 1 } else { 4 })?;
                 self.push(*self.memo.get(index)?);
             }
             _ => return None,

@@ -2,8 +2,9 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::caching::Segment;
+use crate::caching::{Segment, Settings};
 use crate::pickle::{Pickle, Value};
+use crate::snapshot::settings;
 use crate::snapshot::stacks::Stacks;
 use crate::snapshot::texts::Texts;
 
@@ -85,8 +86,9 @@ pub(super) struct Content {
     pub annotations: Vec<Annotation>,
     /// The names of annotations.
     pub names: Texts,
-    /// Settings of the allocator, by name.
-    pub settings: Vec<(String, String)>,
+    pub settings: Settings,
+    /// All settings of the allocator for people, by name.
+    pub shown_settings: Vec<(String, String)>,
     pub stacks: Stacks,
     /// Number of malformed entries and blocks.
     pub bad: u64,
@@ -94,17 +96,27 @@ pub(super) struct Content {
     pub unknown: Vec<String>,
 }
 
+/// Names of the actions; the flag is true for a part of an expandable segment.
+const ACTIONS: [(&str, Action, bool); 10] = [
+    ("alloc", Action::Alloc, false),
+    ("free_requested", Action::FreeRequested, false),
+    ("free", Action::FreeRequested, false),
+    ("free_completed", Action::FreeCompleted, false),
+    ("segment_alloc", Action::SegmentAlloc, false),
+    ("segment_map", Action::SegmentAlloc, true),
+    ("segment_free", Action::SegmentFree, false),
+    ("segment_unmap", Action::SegmentFree, true),
+    ("snapshot", Action::Snapshot, false),
+    ("oom", Action::OutOfMemory, false),
+];
 /// Letters of an unknown action that are shown.
 const LETTERS: usize = 64;
 /// Number of unknown actions that are named.
 const NAMED: usize = 5;
-/// States of blocks that hold memory: the first is the program's, the others are used by streams
-/// alone.
-const STATES: [&str; 3] = [
-    "active_allocated",
-    "active_pending_free",
-    "active_awaiting_free",
-];
+/// State of a block that the program has.
+const ALLOCATED: &str = "active_allocated";
+/// States of blocks that the program has freed and streams still use.
+const WAITING: [&str; 2] = ["active_pending_free", "active_awaiting_free"];
 /// Highest number of devices.
 const DEVICES: usize = 255;
 
@@ -158,11 +170,7 @@ impl Content {
             }
         }
         if let Some(settings) = pickle.get(root, "allocator_settings") {
-            content.settings = pickle
-                .entries(settings)
-                .take(DEVICES)
-                .filter_map(|(key, value)| Some((pickle.text(key)?, shown(pickle, value)?)))
-                .collect();
+            (content.settings, content.shown_settings) = settings::settings(pickle, settings);
         }
         content.stacks.finish();
         content.names.finish();
@@ -195,7 +203,9 @@ impl Content {
                 self.bad += 1;
                 continue;
             };
-            let Some((action, is_mapping)) = action_of(pickle, name) else {
+            let mut actions = ACTIONS.iter().copied();
+            let known = actions.find(|(action, ..)| pickle.is_text(name, action));
+            let Some((_, action, is_mapping)) = known else {
                 self.unknown(pickle, name);
                 continue;
             };
@@ -277,11 +287,13 @@ impl Content {
             let at = number(*block, "address").unwrap_or(next);
             next = at.saturating_add(size);
             let state = pickle.get(*block, "state");
-            let blocks = match state.and_then(|state| pickle.which_text(state, &STATES)) {
-                Some(0) => &mut allocated,
-                // The program has freed it.
-                Some(_) => &mut waiting,
-                None => continue,
+            let is = |text: &str| state.is_some_and(|state| pickle.is_text(state, text));
+            let blocks = if is(ALLOCATED) {
+                &mut allocated
+            } else if WAITING.into_iter().any(is) {
+                &mut waiting
+            } else {
+                continue;
             };
             blocks.push(Block {
                 address: at,
@@ -310,23 +322,6 @@ impl Content {
     }
 }
 
-/// Returns a setting for people: of several, `key:value` with commas, without zeros.
-fn shown(pickle: &Pickle<'_>, value: Value) -> Option<String> {
-    let one = |value| match value {
-        Value::Bool(is) => Some(is.to_string()),
-        Value::Int(number) => Some(number.to_string()),
-        Value::Float(number) => Some(number.to_string()),
-        _ => pickle.text(value),
-    };
-    one(value).or_else(|| {
-        let parts = pickle.entries(value).take(DEVICES);
-        let parts = parts.filter_map(|(key, value)| Some((one(key)?, one(value)?)));
-        let parts = parts.filter(|(_, value)| value != "0");
-        let parts: Vec<String> = parts.map(|(key, value)| format!("{key}:{value}")).collect();
-        Some(parts.join(","))
-    })
-}
-
 /// Returns true if a dict has not been read before. Any other value is new: it has no content to
 /// read.
 fn is_new(dict: Value, seen: &mut FxHashSet<u32>) -> bool {
@@ -334,31 +329,4 @@ fn is_new(dict: Value, seen: &mut FxHashSet<u32>) -> bool {
         Value::Dict(place) => seen.insert(place),
         _ => true,
     }
-}
-
-/// Returns the action of a name; the flag is true for a part of an expandable segment.
-fn action_of(pickle: &Pickle<'_>, name: Value) -> Option<(Action, bool)> {
-    const NAMES: [&str; 10] = [
-        "alloc",
-        "free_requested",
-        "free",
-        "free_completed",
-        "segment_alloc",
-        "segment_map",
-        "segment_free",
-        "segment_unmap",
-        "snapshot",
-        "oom",
-    ];
-    Some(match pickle.which_text(name, &NAMES)? {
-        0 => (Action::Alloc, false),
-        1 | 2 => (Action::FreeRequested, false),
-        3 => (Action::FreeCompleted, false),
-        4 => (Action::SegmentAlloc, false),
-        5 => (Action::SegmentAlloc, true),
-        6 => (Action::SegmentFree, false),
-        7 => (Action::SegmentFree, true),
-        8 => (Action::Snapshot, false),
-        _ => (Action::OutOfMemory, false),
-    })
 }

@@ -136,13 +136,7 @@ impl History {
                 Action::FreeRequested => match seen.insert(entry.address, Seen::Freed) {
                     Some(Seen::Live) => {}
                     Some(Seen::Freed) => self.contradictions += 1,
-                    None => before.push(Block {
-                        address: entry.address,
-                        size: rounded(entry.size),
-                        requested: entry.size,
-                        stream: entry.stream,
-                        stack: 0,
-                    }),
+                    None => before.push(earlier(entry)),
                 },
                 // A block that waited for its stream when the history began was freed before.
                 Action::FreeCompleted => {
@@ -202,14 +196,7 @@ impl Waits {
             );
             let is_first = is_of_block && seen.insert(entry.address);
             if is_first && entry.action == Action::FreeCompleted {
-                let block = Block {
-                    address: entry.address,
-                    size: rounded(entry.size),
-                    requested: entry.size,
-                    stream: entry.stream,
-                    stack: 0,
-                };
-                waits.insert(entry.address, (block, NEVER));
+                waits.insert(entry.address, (earlier(entry), NEVER));
             }
         }
         for block in device
@@ -230,6 +217,17 @@ impl Waits {
         {
             *until = at;
         }
+    }
+}
+
+/// Returns the block of an entry that was allocated before the history began.
+fn earlier(entry: &TraceEntry) -> Block {
+    Block {
+        address: entry.address,
+        size: rounded(entry.size),
+        requested: entry.size,
+        stream: entry.stream,
+        stack: 0,
     }
 }
 
@@ -266,12 +264,11 @@ impl Writer {
         });
         // The size of other blocks is not recorded: it is at least this.
         let known = self.sizes.get(&entry.address).filter(|_| is_last).copied();
+        let least = earlier(entry);
         let block = Block {
-            address: entry.address,
-            size: known.unwrap_or(rounded(entry.size)),
-            requested: entry.size,
-            stream: entry.stream,
+            size: known.unwrap_or(least.size),
             stack: entry.stack,
+            ..least
         };
         self.allocated(time, &block);
     }

@@ -22,17 +22,17 @@ use rustc_hash::FxHashMap;
 
 use super::caching::{Caching, Waiting};
 use super::pickle::Pickle;
-use super::{Coverage, Names, Recording, Way, rank_by_name};
+use super::{Coverage, Names, Process, Recording, Way, rank_by_name};
 use crate::error::{Result, failed};
-use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, Timeline, flags};
+use gpushim_trace::{Class, Event, Kind, LiveBlock, Record, flags};
 
 mod entries;
 mod history;
 #[cfg(test)]
 mod made;
-mod numbered;
 mod pools;
 mod segments;
+mod settings;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,12 @@ pub struct Snapshot {
     live: Vec<LiveBlock>,
     stacks: Stacks,
     texts: Vec<String>,
-    facts: Vec<(String, String)>,
+    rank: Option<u32>,
+    has_times: bool,
+    /// Blocks that were there before the first entry: the device, their number and their bytes.
+    before: Vec<(u8, u64, u64)>,
+    /// All settings of the allocator for people, by name.
+    settings: Vec<(String, String)>,
     problems: Vec<String>,
     caching: Caching,
     is_one_moment: bool,
@@ -107,13 +112,17 @@ impl Snapshot {
             live: Vec::new(),
             stacks: content.stacks,
             texts: vec!["snapshot".to_string()],
-            facts: vec![("framework".to_string(), "PyTorch".to_string())],
+            rank: rank_by_name(path),
+            has_times: true,
+            before: Vec::new(),
+            settings: content.shown_settings,
             problems: Vec::new(),
-            caching: Caching::default(),
+            caching: Caching {
+                settings: content.settings,
+                ..Caching::default()
+            },
             is_one_moment,
         };
-        let rank = rank_by_name(path).map(|rank| ("rank".to_string(), rank.to_string()));
-        snapshot.facts.extend(rank);
         // The entry with the earliest time is the start. Ranges are sorted before other events of
         // the same time.
         let mut all = snapshot.ranges(&content.annotations, &content.names);
@@ -168,10 +177,8 @@ impl Snapshot {
             let why = "it has no history, only what was there at its end: call \
                        torch.cuda.memory._record_memory_history() before what is to be seen";
             snapshot.problems.push(why.to_string());
-        } else if begin.is_none() {
-            let why = "not recorded: each event is shown one microsecond after the one before";
-            snapshot.facts.push(("times".to_string(), why.to_string()));
         }
+        snapshot.has_times = is_one_moment || begin.is_some();
         if content.bad > 0 {
             let why = format!(
                 "{} entries or blocks make no sense and are left out",
@@ -184,9 +191,6 @@ impl Snapshot {
             let why = format!("entries of kinds that are not known are left out: {names}");
             snapshot.problems.push(why);
         }
-        let settings = content.settings.into_iter();
-        let settings = settings.map(|(key, value)| (format!("allocator.{key}"), value));
-        snapshot.facts.extend(settings);
         snapshot
     }
 
@@ -224,10 +228,7 @@ impl Snapshot {
     fn tell(&mut self, device: u8, history: &History) {
         let (blocks, bytes) = history.before;
         if blocks > 0 {
-            self.facts.push((
-                format!("before.{device}"),
-                format!("{blocks} blocks, {bytes} bytes, were there before the first entry"),
-            ));
+            self.before.push((device, blocks, bytes));
         }
         let (gone, come) = history.differs;
         if gone > 0 || come > 0 {
@@ -315,7 +316,31 @@ impl Recording for Snapshot {
     }
 
     fn facts(&self) -> Vec<(String, String)> {
-        self.facts.clone()
+        let fact = |key: &str, value: String| (key.to_string(), value);
+        let mut facts = vec![fact("framework", "PyTorch".to_string())];
+        facts.extend(self.rank.map(|rank| fact("rank", rank.to_string())));
+        facts.extend(self.before.iter().map(|(device, blocks, bytes)| {
+            let what = format!("{blocks} blocks, {bytes} bytes, were there before the first entry");
+            fact(&format!("before.{device}"), what)
+        }));
+        if !self.has_times {
+            let why = "not recorded: each event is shown one microsecond after the one before";
+            facts.push(fact("times", why.to_string()));
+        }
+        let settings = self.settings.iter();
+        facts.extend(settings.map(|(key, value)| (format!("allocator.{key}"), value.clone())));
+        facts
+    }
+
+    fn process(&self) -> Process {
+        Process {
+            rank: self.rank.map(|rank| rank.to_string()),
+            ..Process::default()
+        }
+    }
+
+    fn has_times(&self) -> bool {
+        self.has_times
     }
 
     fn problems(&self) -> Vec<String> {
@@ -332,10 +357,6 @@ impl Recording for Snapshot {
 
     fn live(&self) -> Option<Vec<LiveBlock>> {
         Some(self.live.clone())
-    }
-
-    fn timeline(&self) -> Timeline {
-        Timeline::of(self.events.iter())
     }
 
     fn caching(&self) -> Option<&Caching> {

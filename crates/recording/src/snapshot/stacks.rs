@@ -8,8 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::nodes::Nodes;
 use crate::pickle::{Pickle, Value};
-use crate::snapshot::numbered::Numbered;
-use crate::snapshot::texts::Texts;
+use crate::snapshot::texts::{Numbered, Texts};
 use crate::symbols::{Kind, Symbol};
 use crate::way::{Call, Step, Way};
 use crate::{Frame, Names};
@@ -49,14 +48,12 @@ impl Function {
             function: text(self.name),
             file: is_known.then(|| text(self.file)),
             line: (self.line > 0).then_some(self.line),
-            module: None,
-            inlined: false,
             kind: if is_python {
                 Kind::Python
             } else {
                 Kind::Native
             },
-            known: Default::default(),
+            ..Symbol::default()
         }
     }
 }
@@ -110,7 +107,8 @@ impl Stacks {
         let mut labels = Vec::new();
         for (key, prefix) in [("user_metadata", ""), ("compile_context", "compile ")] {
             let text = pickle.get(entry, key);
-            let text = text.filter(|text| pickle.which_text(*text, &["", "N/A"]).is_none());
+            let is_none = |text: Value| ["", "N/A"].iter().any(|none| pickle.is_text(text, none));
+            let text = text.filter(|text| !is_none(*text));
             labels.extend(text.and_then(|text| self.labels.number(pickle, text, prefix)));
         }
         if calls == 0 && labels.is_empty() {

@@ -102,10 +102,11 @@ fn what_the_history_says() {
     assert_eq!(name, "Optimizer.zero_grad#AdamW.zero_grad");
     let ordered: Vec<_> = recording.events().map(|r| (r.ns, r.ticket)).collect();
     assert!(ordered.is_sorted());
-    let before = recording.fact("before.0").unwrap();
+    let mut facts = recording.facts().into_iter();
+    let (_, before) = facts.find(|(key, _)| key == "before.0").unwrap();
     assert!(before.starts_with("137 blocks, "), "{before}");
-    let setting = recording.fact("allocator.expandable_segments");
-    assert_eq!(setting.as_deref(), Some("false"));
+    let caching = recording.caching().unwrap();
+    assert_eq!(caching.settings.is_expandable, Some(false));
     let alloc = recording.events().find(|r| r.event.stack != 0).unwrap();
     assert_eq!(recording.stream(&alloc), Some(0));
     let mut names = recording.names();

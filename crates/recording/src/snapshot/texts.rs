@@ -1,11 +1,35 @@
-//! The texts of a snapshot, each kept once.
+//! Values and texts of a snapshot that many entries refer to, each kept once.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::pickle::{Pickle, Value};
-use crate::snapshot::numbered::Numbered;
+
+/// Values that are numbered in the order of their first occurrences, from 1 upwards.
+#[derive(Debug)]
+pub(super) struct Numbered<T>(IndexSet<T, FxBuildHasher>);
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered(IndexSet::default())
+    }
+}
+
+impl<T: Eq + Hash> Numbered<T> {
+    /// Returns the number of a value.
+    pub(super) fn number(&mut self, thing: T) -> u32 {
+        let (index, _) = self.0.insert_full(thing);
+        u32::try_from(index + 1).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the value of a number.
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        self.0.get_index((number as usize).checked_sub(1)?)
+    }
+}
 
 /// Texts that are numbered in the order of their first occurrences. A text that many entries refer
 /// to is read once, independent of its length and uses.

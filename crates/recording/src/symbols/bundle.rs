@@ -241,10 +241,9 @@ impl Reading {
             function,
             file,
             line,
-            module: None,
             inlined,
             kind: Kind::Native,
-            known: Default::default(),
+            ..Symbol::default()
         };
         if fields.next().is_some() {
             return None;

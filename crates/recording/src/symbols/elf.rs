@@ -128,9 +128,8 @@ fn symbol(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> Symbol {
         function: name.to_string(),
         file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
         line: code.and_then(|code| code.line).filter(|line| *line > 0),
-        module: None,
         inlined,
         kind: Kind::Native,
-        known: Default::default(),
+        ..Symbol::default()
     }
 }

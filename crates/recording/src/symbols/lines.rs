@@ -1,6 +1,7 @@
 //! Symbols as people read them.
 
-use super::{Kind, Symbol};
+use super::Symbol;
+use crate::Function;
 
 /// Returns one line for each symbol: the function, then its place.
 pub fn lines(symbols: &[Symbol]) -> Vec<String> {
@@ -10,15 +11,7 @@ pub fn lines(symbols: &[Symbol]) -> Vec<String> {
 /// Returns the function, then the source file and line as far as they are known, or else the
 /// module.
 pub fn line(symbol: &Symbol) -> String {
-    if symbol.kind == Kind::Unknown {
-        return symbol.function.clone();
-    }
-    let function = short(&symbol.function);
-    match (&symbol.file, symbol.line, &symbol.module) {
-        (Some(file), Some(line), _) => format!("{function}  {}:{line}", base(file)),
-        (Some(place), None, _) | (None, _, Some(place)) => format!("{function}  {}", base(place)),
-        (None, _, None) => function,
-    }
+    Function::of(symbol).label()
 }
 
 /// Returns the last part of a path, of Linux or Windows.
@@ -76,6 +69,7 @@ fn parameters(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::symbols::Kind;
 
     #[test]
     fn parameters_are_left_out() {

@@ -23,7 +23,6 @@ mod sound;
 mod tests;
 
 pub use bundle::Bundle;
-pub use jit::Jit;
 pub use lines::{base, line, lines, short};
 pub use origin::Origin;
 
@@ -49,7 +48,7 @@ pub struct Module {
 const GENERATION_SHIFT: u32 = 48;
 
 /// Kind of code of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -60,11 +59,12 @@ pub enum Kind {
     /// Code of another compiler at run time, which named it in its perf map.
     Jit,
     /// Nothing more is known than the module and the offset in it, or not even that.
+    #[default]
     Unknown,
 }
 
 /// One function at an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbol {
     /// Its name, demangled and in full. Unknown code has `module+0xoffset`, or the address.
     pub function: String,
@@ -143,7 +143,8 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Symbolizer {
     modules: Vec<Module>,
-    jit: jit::Names,
+    /// Names of code in no file, by the addresses of the calls in it.
+    jit: FxHashMap<u64, String>,
     options: Options,
     elf: elf::Reader,
     /// The files of each module, by its index, once they were searched.
@@ -156,13 +157,13 @@ impl Symbolizer {
     /// Creates a symbolizer of a process that had these modules and this code in no file.
     pub fn new(
         modules: Vec<Module>,
-        jit: impl IntoIterator<Item = Jit>,
+        jit: FxHashMap<u64, String>,
         mut options: Options,
     ) -> Symbolizer {
         let problems = std::mem::take(&mut options.problems);
         Symbolizer {
             modules,
-            jit: jit::Names::new(jit),
+            jit,
             elf: elf::Reader::new(&options.debug_dirs),
             options,
             files: FxHashMap::default(),
@@ -203,8 +204,8 @@ impl Symbolizer {
     }
 
     fn look_up(&mut self, address: u64) -> Vec<Symbol> {
-        if let Some(symbol) = self.jit.find(address.wrapping_sub(1)) {
-            return vec![symbol];
+        if let Some(name) = self.jit.get(&address.wrapping_sub(1)) {
+            return vec![jit::symbol(name)];
         }
         let Some(index) = self.module(address) else {
             return vec![unknown(format!("{:#x}", plain(address)), None)];
@@ -260,11 +261,7 @@ fn plain(address: u64) -> u64 {
 fn unknown(function: String, module: Option<String>) -> Symbol {
     Symbol {
         function,
-        file: None,
-        line: None,
         module,
-        inlined: false,
-        kind: Kind::Unknown,
-        known: Default::default(),
+        ..Symbol::default()
     }
 }

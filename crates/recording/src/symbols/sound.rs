@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::ZlibDecoder;
 
+use crate::packed::ReadAt;
 use gpushim_trace::layout::{get_u16, get_u32, get_u64};
 use gpushim_trace::regular::open_regular;
 
@@ -184,11 +185,7 @@ fn of_file(path: &Path) -> io::Result<(Use, Vec<Section>)> {
             return Ok((Use::Tables(Some(why)), sections));
         }
         let from = section.offset.saturating_add(COMPRESSION_BYTES);
-        let input = BufReader::new(Part {
-            file: &file,
-            from,
-            left: packed,
-        });
+        let input = BufReader::new(ReadAt::new(&file, from).take(packed));
         let most = size.saturating_add(1);
         let read = io::copy(&mut ZlibDecoder::new(input).take(most), &mut io::sink());
         if read.is_ok_and(|read| read > size) {
@@ -251,24 +248,4 @@ fn bytes(file: &File, at: u64, size: u64, most: u64) -> io::Result<Vec<u8>> {
 
 fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-/// A part of a file, as a reader.
-struct Part<'a> {
-    file: &'a File,
-    from: u64,
-    left: u64,
-}
-
-impl Read for Part<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-        let end = buffer.len().min(most);
-        let read = self
-            .file
-            .read_at(buffer.get_mut(..end).unwrap_or_default(), self.from)?;
-        self.from = self.from.saturating_add(read as u64);
-        self.left -= read as u64;
-        Ok(read)
-    }
 }

@@ -204,7 +204,7 @@ fn a_program_at_fixed_addresses() {
         generation: 0,
     };
     assert_eq!(module.build_id.len(), 20);
-    let mut symbolizer = Symbolizer::new(vec![module], [], Options::default());
+    let mut symbolizer = Symbolizer::new(vec![module], Default::default(), Options::default());
     assert_eq!(
         shown(&mut symbolizer, address),
         ["inner  prog.c:4", "outer  prog.c:9"]
@@ -273,7 +273,7 @@ fn ourselves() -> (Module, u64) {
 #[test]
 fn names_of_rust_are_demangled() {
     let (module, address) = ourselves();
-    let mut symbolizer = Symbolizer::new(vec![module], [], Options::default());
+    let mut symbolizer = Symbolizer::new(vec![module], Default::default(), Options::default());
     let symbols = symbolizer.resolve(address);
     let symbol = symbols.last().unwrap();
     assert_eq!(
@@ -296,12 +296,9 @@ fn of_modules_at_the_same_place_the_last_counts_and_other_code_comes_first() {
         generation,
     };
     let modules = vec![module(2, "/lib/new.so"), module(1, "/lib/old.so")];
-    let jit = Jit {
-        begin: 0x1800,
-        end: 0x1810,
-        name: "py::train:/src/train.py".to_string(),
-    };
-    let mut symbolizer = Symbolizer::new(modules, [jit], Options::default());
+    let named = |call| (call, "py::train:/src/train.py".to_string());
+    let jit = (0x1800..0x1810).map(named).collect();
+    let mut symbolizer = Symbolizer::new(modules, jit, Options::default());
     let expected = [
         (0x1000, "0x1000"),
         (0x1001, "new.so+0x1"),
@@ -377,7 +374,7 @@ fn a_pipe_in_place_of_a_module_does_not_block() {
             build_id,
             ..Module::default()
         };
-        let mut symbolizer = Symbolizer::new(vec![module], [], Options::default());
+        let mut symbolizer = Symbolizer::new(vec![module], Default::default(), Options::default());
         assert_eq!(shown(&mut symbolizer, 50), ["pipe+0x32"]);
     }
     let trace = dir.path().join("a.trace");

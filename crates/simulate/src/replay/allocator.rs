@@ -1,6 +1,6 @@
 //! Interface of an allocator that serves recorded requests.
 
-use gpushim_analysis::requests::{InitialState, Request};
+use gpushim_analysis::requests::{InitialState, Op, Request};
 
 /// A request that did not fit into the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,20 @@ pub trait Allocator {
     /// (`torch.cuda.empty_cache`). With a stream it releases the memory of the stream-ordered pool
     /// beyond the request's bytes.
     fn trim(&mut self, request: &Request);
+
+    /// Serves a request of any kind.
+    ///
+    /// # Errors
+    /// The block of an allocation does not fit.
+    fn serve(&mut self, request: &Request) -> Result<(), OutOfMemory> {
+        match request.op {
+            Op::Allocate => return self.allocate(request),
+            Op::Free => self.free(request),
+            Op::Done => self.done(request),
+            Op::Trim => self.trim(request),
+        }
+        Ok(())
+    }
 
     /// Restores the state at the beginning of the recording. Returns false if the allocator does
     /// not support it; then it gets the blocks as requests.

@@ -104,17 +104,19 @@ impl<R: Rules> Caching<R> {
 
     /// Address and bytes of a live block.
     pub fn place(&self, block: u32) -> Option<(u64, u64)> {
-        let piece = self.memory.places.get(block as usize).copied();
-        let piece = piece.filter(|piece| *piece != Piece::NONE)?;
+        let piece = self.piece(block)?;
         let heap = &self.memory.heap;
         Some((heap.address(piece), heap.bytes(piece)))
     }
 
     /// Address and bytes of the region of a live block.
     pub fn region(&self, block: u32) -> Option<(u64, u64)> {
+        Some(self.memory.heap.region(self.piece(block)?))
+    }
+
+    fn piece(&self, block: u32) -> Option<Piece> {
         let piece = self.memory.places.get(block as usize).copied();
-        let piece = piece.filter(|piece| *piece != Piece::NONE)?;
-        Some(self.memory.heap.region(piece))
+        piece.filter(|piece| *piece != Piece::NONE)
     }
 
     /// Takes the addresses of the regions that were released since the last call.

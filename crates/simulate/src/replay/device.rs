@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::allocator::DriverTime;
+use super::allocator::{DriverTime, OutOfMemory};
 use gpushim_alloc as alloc;
 use gpushim_alloc::{Driver, Home, PoolId, Stream, pool};
 
@@ -89,10 +89,6 @@ pub struct Simulated {
     ns: AtomicU64,
 }
 
-/// The simulated driver is out of memory; it has no other error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory;
-
 impl Simulated {
     /// Makes a device with `capacity` bytes, whose work is `lag` requests behind.
     pub fn new(capacity: u64, lag: u64) -> Simulated {
@@ -160,10 +156,10 @@ impl Simulated {
     }
 
     /// Allocates bytes. An allocation of more than a page takes whole pages of the device.
-    fn take(&self, bytes: u64) -> Result<(), NoMemory> {
+    fn take(&self, bytes: u64) -> Result<(), OutOfMemory> {
         let taken = self.taken.load(Relaxed).saturating_add(whole(bytes));
         if taken > self.capacity() {
-            return Err(NoMemory);
+            return Err(OutOfMemory);
         }
         self.taken.store(taken, Relaxed);
         self.held.fetch_add(bytes, Relaxed);
@@ -198,18 +194,18 @@ fn whole(bytes: u64) -> u64 {
 }
 
 impl Driver for Simulated {
-    type Error = NoMemory;
+    type Error = OutOfMemory;
     type Event = u64;
-    const OUT_OF_MEMORY: NoMemory = NoMemory;
+    const OUT_OF_MEMORY: OutOfMemory = OutOfMemory;
 
-    fn is_out_of_memory(_: NoMemory) -> bool {
+    fn is_out_of_memory(_: OutOfMemory) -> bool {
         true
     }
-    fn reserve(&self, _: i32, bytes: u64) -> Result<u64, NoMemory> {
+    fn reserve(&self, _: i32, bytes: u64) -> Result<u64, OutOfMemory> {
         self.pay(price::RESERVE);
         Ok(self.addresses(bytes))
     }
-    fn create(&self, _: i32, bytes: u64) -> Result<u64, NoMemory> {
+    fn create(&self, _: i32, bytes: u64) -> Result<u64, OutOfMemory> {
         self.call(price::CREATE + (bytes >> 20).saturating_mul(price::CREATE_MIB));
         self.take(bytes)?;
         Ok(1)
@@ -218,27 +214,27 @@ impl Driver for Simulated {
         self.call(price::DESTROY);
         self.put_back(bytes);
     }
-    fn map(&self, _: u64, _: u64, _: u64) -> Result<(), NoMemory> {
+    fn map(&self, _: u64, _: u64, _: u64) -> Result<(), OutOfMemory> {
         self.call(price::MAP);
         Ok(())
     }
-    fn allow(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
+    fn allow(&self, _: u64, _: u64, _: &[i32]) -> Result<(), OutOfMemory> {
         self.call(price::ALLOW);
         Ok(())
     }
-    fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), NoMemory> {
+    fn forbid(&self, _: u64, _: u64, _: &[i32]) -> Result<(), OutOfMemory> {
         Ok(())
     }
-    fn unmap(&self, _: u64, _: u64) -> Result<(), NoMemory> {
+    fn unmap(&self, _: u64, _: u64) -> Result<(), OutOfMemory> {
         self.call(price::UNMAP);
         Ok(())
     }
-    fn allocate(&self, _: Home, bytes: u64) -> Result<u64, NoMemory> {
+    fn allocate(&self, _: Home, bytes: u64) -> Result<u64, OutOfMemory> {
         self.call(price::allocate(bytes));
         self.take(bytes)?;
         Ok(self.addresses(bytes))
     }
-    fn release(&self, _: Home, _: u64, bytes: u64) -> Result<(), NoMemory> {
+    fn release(&self, _: Home, _: u64, bytes: u64) -> Result<(), OutOfMemory> {
         self.call(price::release(bytes));
         self.put_back(bytes);
         Ok(())
@@ -246,19 +242,19 @@ impl Driver for Simulated {
     fn memory_info(&self, _: i32) -> Option<(u64, u64)> {
         Some((self.free(), self.capacity()))
     }
-    fn record(&self, _: Stream) -> Result<u64, NoMemory> {
+    fn record(&self, _: Stream) -> Result<u64, OutOfMemory> {
         self.pay(price::RECORD);
         Ok(self.now.load(Relaxed))
     }
-    fn order(&self, _: Stream, _: u64) -> Result<(), NoMemory> {
+    fn order(&self, _: Stream, _: u64) -> Result<(), OutOfMemory> {
         self.pay(price::ORDER);
         Ok(())
     }
-    fn is_complete(&self, event: u64) -> Result<bool, NoMemory> {
+    fn is_complete(&self, event: u64) -> Result<bool, OutOfMemory> {
         self.pay(price::QUERY);
         Ok(self.is_done(event))
     }
-    fn wait(&self, _: u64) -> Result<(), NoMemory> {
+    fn wait(&self, _: u64) -> Result<(), OutOfMemory> {
         Ok(())
     }
     fn retire(&self, _: u64) {}
@@ -268,7 +264,7 @@ impl Driver for Simulated {
     fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
     }
-    fn drain(&self, _: Stream) -> Result<(), NoMemory> {
+    fn drain(&self, _: Stream) -> Result<(), OutOfMemory> {
         Ok(())
     }
     fn room(&self, _: i32) -> u64 {

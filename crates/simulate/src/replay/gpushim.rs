@@ -1,8 +1,7 @@
 //! gpushim's policies: the pools of the shim over a simulated device.
 
 use super::allocator::{Allocator, DriverTime, OutOfMemory};
-use super::device::{NoMemory, Simulated};
-use super::device::{ReplayDevice, UNLIMITED};
+use super::device::{ReplayDevice, Simulated, UNLIMITED};
 use gpushim_alloc::pool::{Backing, Pool, Settings};
 use gpushim_alloc::{Context, Grant, Home, Policy, Reuse, Stream, TICKS_TO_DECAY};
 use gpushim_analysis::requests::{Op, Request};
@@ -94,7 +93,7 @@ impl GpushimAllocator {
         }
     }
 
-    fn serve(&self, request: &Request) -> Result<Grant, NoMemory> {
+    fn grant(&self, request: &Request) -> Result<Grant, OutOfMemory> {
         self.pool(request)
             .allocate(&self.device, stream(request), request.bytes)
     }
@@ -151,11 +150,10 @@ impl Allocator for GpushimAllocator {
     fn allocate(&mut self, request: &Request) -> Result<(), OutOfMemory> {
         self.advance(request.ns);
         // As in the shim, a request fails only after all pools have released their cached memory.
-        let grant = self.serve(request).or_else(|_| {
+        let grant = self.grant(request).or_else(|_| {
             self.give_back();
-            self.serve(request)
-        });
-        let grant = grant.map_err(|_| OutOfMemory)?;
+            self.grant(request)
+        })?;
         if let Some(place) = self.places.get_mut(request.block as usize) {
             *place = grant.address;
         }

@@ -171,21 +171,30 @@ impl Heap {
 
     /// Frees a used block and merges it with adjacent free blocks. Returns the merged block.
     pub fn release(&mut self, piece: Piece) -> Piece {
-        let Some(node) = self.node(piece).copied() else {
-            return piece;
-        };
-        let mut whole = piece;
-        if self.is_free(Piece(node.before)) {
-            whole = Piece(node.before);
-            self.unlist(whole);
-            self.join(whole, piece);
-        }
-        let after = self.node(whole).map_or(NONE, |node| node.after);
-        if self.is_free(Piece(after)) {
-            self.unlist(Piece(after));
-            self.join(whole, Piece(after));
-        }
+        let whole = self.merged(piece, Heap::is_free, Heap::unlist);
         self.list(whole);
+        whole
+    }
+
+    /// Merges a block with the blocks before and after it that are of a kind. `unlist` takes these
+    /// out of their list.
+    fn merged(
+        &mut self,
+        piece: Piece,
+        is_of_kind: fn(&Heap, Piece) -> bool,
+        unlist: fn(&mut Heap, Piece),
+    ) -> Piece {
+        let (before, after) = (self.before(piece), self.after(piece));
+        let mut whole = piece;
+        if is_of_kind(self, before) {
+            whole = before;
+            unlist(self, before);
+            self.join(before, piece);
+        }
+        if is_of_kind(self, after) {
+            unlist(self, after);
+            self.join(whole, after);
+        }
         whole
     }
 
@@ -297,19 +306,7 @@ impl Heap {
 
     /// Removes the memory of a used block and merges it with adjacent unmapped blocks.
     pub fn unmap(&mut self, piece: Piece) {
-        let Some(node) = self.node(piece).copied() else {
-            return;
-        };
-        let mut whole = piece;
-        if self.is_unmapped(Piece(node.before)) {
-            whole = Piece(node.before);
-            self.unlist_unmapped(whole);
-            self.join(whole, piece);
-        }
-        if self.is_unmapped(Piece(node.after)) {
-            self.unlist_unmapped(Piece(node.after));
-            self.join(whole, Piece(node.after));
-        }
+        let whole = self.merged(piece, Heap::is_unmapped, Heap::unlist_unmapped);
         if let Some(node) = self.nodes.get_mut(whole.0 as usize) {
             (node.is_mapped, node.is_free) = (false, false);
             self.unmapped.insert((node.group, node.address, whole.0));

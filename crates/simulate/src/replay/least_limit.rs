@@ -62,24 +62,11 @@ pub fn fits(requests: &Requests, allocator: &mut dyn Allocator) -> bool {
     } else {
         0
     };
-    requests
-        .iter()
-        .enumerate()
-        .all(|(index, request)| match request.op {
-            Op::Allocate => index < skip || allocator.allocate(&request).is_ok(),
-            Op::Free => {
-                allocator.free(&request);
-                true
-            }
-            Op::Done => {
-                allocator.done(&request);
-                true
-            }
-            Op::Trim => {
-                allocator.trim(&request);
-                true
-            }
-        })
+    let mut rest = requests.iter().enumerate();
+    rest.all(|(index, request)| {
+        let is_restored = request.op == Op::Allocate && index < skip;
+        is_restored || allocator.serve(&request).is_ok()
+    })
 }
 
 #[cfg(test)]

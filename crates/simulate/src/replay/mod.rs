@@ -17,7 +17,6 @@ mod device;
 mod first_fit;
 mod gpushim;
 mod heap;
-mod journal;
 mod least_limit;
 mod outcome;
 #[cfg(any(test, feature = "samples"))]

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::allocator::{Allocator, DriverTime};
-use super::journal::Journal;
-use super::step::Step;
+use super::step::{Step, Steps};
 use gpushim_analysis::requests::{Op, Request, Requests};
 
 /// Most points of a [`Curve`].
@@ -80,15 +79,14 @@ pub struct Outcome {
     seen: (usize, usize),
     #[serde(skip)]
     point: Point,
-    /// Parts of its steps, until the steps are known.
+    /// Steps up to the last request.
     #[serde(skip)]
-    journal: Option<Journal>,
+    so_far: Steps,
 }
 
 impl Outcome {
-    /// Makes the outcome of a replay before its first request. With `has_steps`,
-    /// [`Outcome::divide`] follows after the replay.
-    pub(super) fn new(requests: &Requests, has_steps: bool) -> Outcome {
+    /// Makes the outcome of a replay before its first request.
+    pub(super) fn new(requests: &Requests) -> Outcome {
         Outcome {
             allocations: 0,
             peak_requested: 0,
@@ -106,15 +104,12 @@ impl Outcome {
             each: requests.len().div_ceil(POINTS).max(1),
             seen: (0, 0),
             point: Point::default(),
-            journal: has_steps.then(Journal::default),
+            so_far: Steps::new(requests),
         }
     }
 
     pub(super) fn refused(&mut self, index: usize, request: &Request) {
         self.out_of_memory += 1;
-        if let Some(journal) = &mut self.journal {
-            journal.refused.push(index);
-        }
         self.first_out_of_memory.get_or_insert(Refused {
             request: index as u64,
             bytes: request.bytes,
@@ -148,19 +143,24 @@ impl Outcome {
         point.requested = point.requested.max(self.requested);
         point.reserved = point.reserved.max(reserved);
         point.ns = request.ns;
-        if let Some(journal) = &mut self.journal {
-            journal.note(index, reserved, allocator.driver_time());
-        }
         self.seen.0 = index + 1;
         if self.seen.0 - self.seen.1 >= self.each {
             self.close(allocator);
         }
     }
 
-    /// Computes the steps, which are known to the requests by now.
-    pub fn divide(&mut self, requests: &Requests) {
-        if let Some(journal) = self.journal.take() {
-            self.steps = journal.steps(requests);
+    /// Adds a request to the steps, after its effect is known.
+    #[inline]
+    pub(super) fn pass<A: Allocator + ?Sized>(
+        &mut self,
+        requests: &Requests,
+        (index, is_served): (usize, bool),
+        allocator: &A,
+    ) {
+        if self.so_far.go_on(requests) {
+            let bytes = [self.requested, allocator.reserved()];
+            let time = allocator.driver_time();
+            self.so_far.see(requests, (index, is_served), bytes, time);
         }
     }
 
@@ -184,6 +184,7 @@ impl Outcome {
         if self.seen.0 > self.seen.1 {
             self.close(allocator);
         }
+        self.steps = std::mem::take(&mut self.so_far.ended);
         let mut largest: Vec<u64> = self
             .curve
             .0

@@ -42,7 +42,7 @@ impl Planted {
     pub fn new(capacity: u64) -> Planted {
         let requests = Requests::default();
         Planted {
-            torch: Caching::new(Torch::as_recorded(&requests), capacity, BLOCKS),
+            torch: Caching::new(Torch::new(&requests, None), capacity, BLOCKS),
             capacity,
             entries: Vec::new(),
             segments: BTreeMap::new(),

@@ -81,10 +81,12 @@ impl Policy {
         let capacity = device.limit.unwrap_or(UNLIMITED);
         match self {
             Policy::Gpushim(policy) => Box::new(GpushimAllocator::new(device, policy, blocks)),
-            Policy::Torch => Box::new(Caching::new(Torch::as_recorded(requests), capacity, blocks)),
-            Policy::TorchExpandable => {
-                Box::new(Caching::new(Torch::expandable(requests), capacity, blocks))
-            }
+            Policy::Torch => Box::new(Caching::new(Torch::new(requests, None), capacity, blocks)),
+            Policy::TorchExpandable => Box::new(Caching::new(
+                Torch::new(requests, Some(true)),
+                capacity,
+                blocks,
+            )),
             Policy::TorchElastic => Box::new(Elastic::new(device, requests)),
             Policy::RmmPool => Box::new(Caching::new(rmm::Pool, capacity, blocks)),
             Policy::RmmArena => Box::new(Caching::new(rmm::Arena::default(), capacity, blocks)),

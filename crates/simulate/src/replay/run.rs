@@ -14,10 +14,7 @@ pub fn torch_options(requests: &Requests) -> String {
 
 /// Serves all requests and returns the outcome. The free of a refused block is skipped.
 pub fn run<A: Allocator + ?Sized>(requests: &Requests, allocator: &mut A) -> Outcome {
-    let has_steps = !requests.steps().is_empty();
-    let mut outcome = run_watched(requests, allocator, has_steps, &mut |_| {});
-    outcome.divide(requests);
-    outcome
+    run_watched(requests, allocator, &mut |_| {})
 }
 
 /// Number of requests between two reports of progress.
@@ -26,15 +23,14 @@ const LOOK: usize = 1 << 14;
 const AHEAD: usize = 32;
 
 /// Serves all requests as [`run`] does, and reports the number of served requests from time to
-/// time. With `has_steps`, [`Outcome::divide`] follows when the requests know their steps.
+/// time.
 pub fn run_watched<A: Allocator + ?Sized>(
     requests: &Requests,
     allocator: &mut A,
-    has_steps: bool,
     served: &mut dyn FnMut(usize),
 ) -> Outcome {
     let mut run = Run {
-        outcome: Outcome::new(requests, has_steps),
+        outcome: Outcome::new(requests),
         refused: FxHashSet::default(),
         skip: if allocator.begin_with(requests.given()) {
             requests.given().blocks.len()
@@ -53,7 +49,8 @@ pub fn run_watched<A: Allocator + ?Sized>(
         }
         allocator.expect(&next);
         for (index, request) in (first..).zip(&next) {
-            run.serve(index, request, allocator);
+            let is_served = run.serve(index, request, allocator);
+            run.outcome.pass(requests, (index, is_served), allocator);
         }
         first += next.len();
         if first.is_multiple_of(LOOK) {
@@ -74,24 +71,28 @@ struct Run {
 }
 
 impl Run {
-    fn serve<A: Allocator + ?Sized>(&mut self, index: usize, request: &Request, allocator: &mut A) {
+    /// Serves a request; returns false if it is skipped.
+    fn serve<A: Allocator + ?Sized>(
+        &mut self,
+        index: usize,
+        request: &Request,
+        allocator: &mut A,
+    ) -> bool {
         let mut is_refused = false;
         match request.op {
             Op::Allocate if index < self.skip => {}
-            Op::Allocate => {
-                if allocator.allocate(request).is_err() {
+            Op::Free if !self.refused.is_empty() && self.refused.remove(&request.block) => {
+                return false;
+            }
+            _ => {
+                if allocator.serve(request).is_err() {
                     is_refused = true;
                     self.refused.insert(request.block);
                     self.outcome.refused(index, request);
                 }
             }
-            Op::Free if self.refused.is_empty() || !self.refused.remove(&request.block) => {
-                allocator.free(request);
-            }
-            Op::Free => return,
-            Op::Done => allocator.done(request),
-            Op::Trim => allocator.trim(request),
         }
         self.outcome.see(index, request, is_refused, allocator);
+        true
     }
 }

@@ -11,7 +11,8 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::allocator::OutOfMemory;
 use super::caching::{Memory, Rules, multiple};
@@ -49,8 +50,8 @@ pub(super) struct Torch {
     recorded: RecordedAllocator,
     /// True if expandable segments serve other pools than the default pool.
     all_expand: bool,
-    numbers: FxHashMap<Group, u32>,
-    groups: Vec<Group>,
+    /// Groups by their numbers.
+    groups: IndexSet<Group, FxBuildHasher>,
     /// Address of the range of each group that expands.
     ranges: FxHashMap<u32, u64>,
     /// Addresses that the driver chose for segments of a size, in order.
@@ -72,35 +73,15 @@ struct Group {
 }
 
 impl Torch {
-    /// Makes the rules with the options of the recording.
-    pub fn as_recorded(requests: &Requests) -> Torch {
-        Torch::new(Options::of(requests), requests)
-    }
-
-    /// Makes the rules with `expandable_segments:True`.
-    pub fn expandable(requests: &Requests) -> Torch {
-        let options = Options {
-            is_expandable: true,
-            ..Options::of(requests)
-        };
-        Torch::new(options, requests)
-    }
-
-    /// Makes the rules with `expandable_segments:False`.
-    fn with_segments(requests: &Requests) -> Torch {
-        let options = Options {
-            is_expandable: false,
-            ..Options::of(requests)
-        };
-        Torch::new(options, requests)
-    }
-
     /// True if a block is in a private pool of a graph or of the program.
     fn is_of_own_pool(&self, block: u32) -> bool {
         self.recorded.pool(block) != 0
     }
 
-    fn new(options: Options, requests: &Requests) -> Torch {
+    /// Makes the rules with the options of the recording; `expands` replaces `expandable_segments`.
+    pub fn new(requests: &Requests, expands: Option<bool>) -> Torch {
+        let mut options = Options::of(requests);
+        options.is_expandable = expands.unwrap_or(options.is_expandable);
         let recorded = requests.allocator().clone();
         let given = requests.given().segments.iter();
         let own = given
@@ -122,8 +103,7 @@ impl Torch {
             options,
             recorded,
             all_expand,
-            numbers: FxHashMap::default(),
-            groups: Vec::new(),
+            groups: IndexSet::default(),
             ranges: FxHashMap::default(),
             addresses,
             trims: 0,
@@ -133,19 +113,12 @@ impl Torch {
     }
 
     fn number(&mut self, group: Group) -> u32 {
-        let next = self.groups.len() as u32;
-        let number = *self.numbers.entry(group).or_insert(next);
-        if number == next {
-            self.groups.push(group);
-        }
-        number
+        self.groups.insert_full(group).0 as u32
     }
 
     fn of(&self, number: u32) -> Group {
-        self.groups
-            .get(number as usize)
-            .copied()
-            .unwrap_or_default()
+        let group = self.groups.get_index(number as usize);
+        group.copied().unwrap_or_default()
     }
 
     fn expands(&self, group: Group) -> bool {

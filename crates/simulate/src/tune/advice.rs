@@ -1,7 +1,7 @@
 //! Chooses the variables to recommend, and the settings to compare them with.
 
 use super::candidate::{Candidate, Families};
-use super::cost::{Cost, Sum};
+use super::cost::Cost;
 use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
 use crate::replay::{Policy, ReplayDevice};
@@ -31,7 +31,7 @@ pub const WORTH: f64 = 3.0;
 /// True if the best sum justifies a change from the baseline. A baseline with an unknown peak, or
 /// with one above the limit, always justifies it. A sum that holds more than the baseline never
 /// does otherwise.
-pub(super) fn is_worth_it(best: Sum, than: &Baseline, limit: Option<u64>, duration: u64) -> bool {
+pub(super) fn is_worth_it(best: Cost, than: &Baseline, limit: Option<u64>, duration: u64) -> bool {
     let Some(held) = than.peak_reserved else {
         return true;
     };
@@ -137,7 +137,7 @@ pub(super) fn baseline(
     // No replay serves the requests behind memory that was cached before the recording began.
     let cached = runs().map(Requests::cached_before).max().unwrap_or(0);
     let held = held.filter(|held| cached <= held / CACHED_BEFORE);
-    let own = own(recorded, families).and_then(|own| tried.iter().find(|one| one.candidate == own));
+    let own = tried_own(recorded, families, tried);
     let torch = if held.is_some() && own.is_some() {
         None
     } else {
@@ -157,7 +157,7 @@ pub(super) fn baseline(
 
 /// Returns the settings of the recordings if all have the same, and if these served the replayed
 /// requests.
-pub(super) fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
+fn own(recorded: &[Recorded], families: Families) -> Option<Candidate> {
     let of = |one: &Recorded| {
         let setting = |name: &str| one.settings.get(name).cloned();
         (!one.tensors)
@@ -169,17 +169,20 @@ pub(super) fn own(recorded: &[Recorded], families: Families) -> Option<Candidate
     is_same.then_some(first)
 }
 
-/// Peak of a replay with the settings of the recordings, bytes; `None` if they are unknown or were
-/// not tried.
-pub(super) fn own_peak(recorded: &[Recorded], families: Families, tried: &[Tried]) -> Option<u64> {
+/// Returns the replays with the settings of the recordings; `None` if they are unknown or were not
+/// tried.
+pub(super) fn tried_own<'a>(
+    recorded: &[Recorded],
+    families: Families,
+    tried: &'a [Tried],
+) -> Option<&'a Tried> {
     let own = own(recorded, families)?;
-    let one = tried.iter().find(|one| one.candidate == own)?;
-    Some(one.sum.peak_reserved)
+    tried.iter().find(|one| one.candidate == own)
 }
 
 /// Replays all requests with PyTorch's allocator from an empty state. The blocks that were live at
 /// the beginning of a snapshot are replayed as requests, too.
-fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<Sum> {
+fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> Option<Cost> {
     let whole: Vec<Requests> = runs.iter().map(|run| run.slice(0, run.len())).collect();
     let jobs: Vec<Job> = whole
         .iter()
@@ -193,7 +196,7 @@ fn torch(runs: &[&Requests], replays: &dyn Fn(&[Job]) -> Vec<Option<Cost>>) -> O
         })
         .collect();
     let costs: Vec<Cost> = replays(&jobs).into_iter().collect::<Option<_>>()?;
-    Some(Sum::of(&costs))
+    Some(Cost::of(&costs))
 }
 
 #[cfg(test)]

@@ -64,11 +64,6 @@ impl Candidate {
     /// The default settings: `auto`.
     pub const DEFAULT: Candidate = Candidate::of(alloc::Policy::Vmm);
 
-    /// Returns the value of `GPUSHIM_POLICY`.
-    pub fn policy(&self) -> &'static str {
-        self.policy.name()
-    }
-
     /// True if the policy maps pages.
     pub fn is_paged(&self) -> bool {
         self.policy == alloc::Policy::Vmm
@@ -92,7 +87,7 @@ impl Candidate {
         let default = Candidate::DEFAULT;
         let mut variables = Vec::new();
         if self.policy != default.policy {
-            variables.push(("GPUSHIM_POLICY", self.policy().to_string()));
+            variables.push(("GPUSHIM_POLICY", self.policy.name().to_string()));
         }
         if self.is_paged() && self.page != default.page {
             variables.push(("GPUSHIM_PAGE", size(self.page)));
@@ -125,7 +120,7 @@ impl Candidate {
 
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.policy())?;
+        f.write_str(self.policy.name())?;
         if self.is_paged() && self.page != PAGE {
             write!(f, ", pages of {}", size(self.page))?;
         }

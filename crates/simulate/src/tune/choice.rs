@@ -1,13 +1,13 @@
 //! Finds the costs that no other cost dominates, and chooses one of them.
 
-use super::cost::Sum;
+use super::cost::Cost;
 
 /// Indices of the sums on the Pareto front between memory and time, the least memory first. Of
 /// equal sums only the first is included. Sums that do not fit are left out.
-pub fn front(sums: &[Sum]) -> Vec<usize> {
+pub fn front(sums: &[Cost]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sums.len()).collect();
-    order.retain(|at| sums.get(*at).is_some_and(Sum::fits));
-    order.sort_by_key(|at| (sums.get(*at).map(Sum::both), *at));
+    order.retain(|at| sums.get(*at).is_some_and(Cost::fits));
+    order.sort_by_key(|at| (sums.get(*at).map(Cost::both), *at));
     let mut least = None;
     order.retain(|at| {
         let ns = sums.get(*at).map_or(u64::MAX, |sum| sum.driver_ns);
@@ -35,10 +35,10 @@ const SAME_TIME: u64 = 20;
 /// sums whose driver calls after the start take at most `allowance`. The order of preference is the
 /// least memory, the least time, and the lowest index. Without a candidate the sum with the least
 /// time after the start is chosen.
-pub fn choose(sums: &[Sum], allowance: Option<u64>) -> Option<usize> {
+pub fn choose(sums: &[Cost], allowance: Option<u64>) -> Option<usize> {
     let front = front(sums);
     let steady = |at: &usize| sums.get(*at).map_or(u64::MAX, |sum| sum.steady_ns);
-    let figures = |at: &usize| sums.get(*at).map_or((u64::MAX, u64::MAX), Sum::both);
+    let figures = |at: &usize| sums.get(*at).map_or((u64::MAX, u64::MAX), Cost::both);
     let is_within = |at: &usize| allowance.is_none_or(|most| steady(at) <= most);
     let within = || front.iter().copied().filter(is_within);
     let Some(least) = within().map(|at| figures(&at).0).min() else {

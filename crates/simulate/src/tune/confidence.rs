@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::choice::choose;
-use super::cost::{Cost, Sum};
+use super::cost::Cost;
 use super::recorded::{Recorded, Tried};
 use super::search::{Job, Run};
 use crate::replay::ReplayDevice;
@@ -143,7 +143,7 @@ impl Confidence {
 struct Contest<'a> {
     candidates: Vec<&'a Candidate>,
     /// Sums by candidate, then by part.
-    costs: Vec<Vec<Sum>>,
+    costs: Vec<Vec<Cost>>,
     /// True if no candidate is within the allowance, so that the least time decides.
     by_time: bool,
 }
@@ -152,10 +152,10 @@ impl Contest<'_> {
     /// Chooses on the part `by` and compares the result on the part `on`.
     fn check(
         &self,
-        by: &dyn Fn(&[Sum]) -> Option<Sum>,
-        on: &dyn Fn(&[Sum]) -> Option<Sum>,
+        by: &dyn Fn(&[Cost]) -> Option<Cost>,
+        on: &dyn Fn(&[Cost]) -> Option<Cost>,
     ) -> Option<Check> {
-        let of = |part: &dyn Fn(&[Sum]) -> Option<Sum>| -> Option<Vec<Sum>> {
+        let of = |part: &dyn Fn(&[Cost]) -> Option<Cost>| -> Option<Vec<Cost>> {
             self.costs.iter().map(|costs| part(costs)).collect()
         };
         let (by, on) = (of(by)?, of(on)?);
@@ -210,9 +210,10 @@ pub(super) fn confidence(
             by_time,
         };
         let checks = (0..with_requests).filter_map(|apart| {
-            let others = |sums: &[Sum]| {
+            let others = |sums: &[Cost]| {
                 let others = sums.iter().enumerate().filter(|(at, _)| *at != apart);
-                together(others.map(|(_, sum)| *sum))
+                let others: Vec<Cost> = others.map(|(_, sum)| *sum).collect();
+                Some(Cost::of(&others))
             };
             contest.check(&others, &|sums| sums.get(apart).copied())
         });
@@ -245,7 +246,7 @@ pub(super) fn confidence(
     let [first, second] = &halves;
     let costs = costs.chunks(first.len() + second.len()).map(|costs| {
         let (first, second) = costs.split_at(first.len().min(costs.len()));
-        vec![Sum::of(first), Sum::of(second)]
+        vec![Cost::of(first), Cost::of(second)]
     });
     let contest = Contest {
         candidates,
@@ -257,28 +258,14 @@ pub(super) fn confidence(
 }
 
 /// Sums the costs of runs and devices by recording. Recordings without requests are left out.
-fn of_recordings(recorded: &[Recorded], costs: &[Cost]) -> Vec<Sum> {
+fn of_recordings(recorded: &[Recorded], costs: &[Cost]) -> Vec<Cost> {
     let mut rest = costs;
     let of = recorded.iter().map(|one| {
         let (these, others) = rest.split_at(one.devices.len().min(rest.len()));
         rest = others;
         these
     });
-    of.filter(|costs| !costs.is_empty()).map(Sum::of).collect()
-}
-
-/// Combines the sums of several recordings.
-fn together(sums: impl Iterator<Item = Sum>) -> Option<Sum> {
-    sums.reduce(|one, other| Sum {
-        peak_requested: one.peak_requested.max(other.peak_requested),
-        peak_reserved: one.peak_reserved.max(other.peak_reserved),
-        peak_taken: one.peak_taken.max(other.peak_taken),
-        utilization: one.utilization.min(other.utilization),
-        driver_calls: one.driver_calls.saturating_add(other.driver_calls),
-        driver_ns: one.driver_ns.saturating_add(other.driver_ns),
-        steady_ns: one.steady_ns.saturating_add(other.steady_ns),
-        out_of_memory: one.out_of_memory.saturating_add(other.out_of_memory),
-    })
+    of.filter(|costs| !costs.is_empty()).map(Cost::of).collect()
 }
 
 /// Requests of each device in the first half of the iterations after the warm-up, and in the second

@@ -4,30 +4,11 @@ use serde::Serialize;
 
 use crate::replay::Outcome;
 
-/// Figures of the replay of one run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Highest sum of bytes that were requested and not freed.
-    pub peak_requested: u64,
-    /// Highest sum of bytes that were held from the driver.
-    pub peak_reserved: u64,
-    /// Highest sum of bytes that this takes of the device. It exceeds `peak_reserved` where the
-    /// driver allocates whole pages.
-    pub peak_taken: u64,
-    /// Number of the driver calls.
-    pub driver_calls: u64,
-    /// Time of the driver calls, ns.
-    pub driver_ns: u64,
-    /// Time of the driver calls after the start of the run, ns.
-    pub steady_ns: u64,
-    /// Number of requests that were refused.
-    pub out_of_memory: u64,
-}
-
-/// Sum of the replays of all runs.
+/// Figures of one replay, or of several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Sum {
+#[cfg_attr(feature = "schema", schemars(rename = "Sum"))]
+pub struct Cost {
     /// Bytes asked for and not given back at most, of the run and device where they were most.
     pub peak_requested: u64,
     /// Bytes held from the driver at most, of the run and device that held the most.
@@ -54,22 +35,21 @@ impl Cost {
             peak_requested: outcome.peak_requested,
             peak_reserved: outcome.peak_reserved,
             peak_taken: taken,
+            utilization: outcome.utilization,
             driver_calls: outcome.driver_calls,
             driver_ns: outcome.driver_ns,
             steady_ns: outcome.driver_ns.saturating_sub(start_ns),
             out_of_memory: outcome.out_of_memory,
         }
     }
-}
 
-impl Sum {
     /// Combines the costs of several runs.
-    pub fn of(costs: &[Cost]) -> Sum {
+    pub fn of(costs: &[Cost]) -> Cost {
         let all = |figure: fn(&Cost) -> u64| costs.iter().map(figure).fold(0, u64::saturating_add);
         let most = |figure: fn(&Cost) -> u64| costs.iter().map(figure).max().unwrap_or(0);
         let reserved = all(|cost| cost.peak_reserved);
         let requested = all(|cost| cost.peak_requested);
-        Sum {
+        Cost {
             peak_requested: most(|cost| cost.peak_requested),
             peak_reserved: most(|cost| cost.peak_reserved),
             peak_taken: most(|cost| cost.peak_taken),

@@ -9,7 +9,7 @@ use super::advice::{self, Advice};
 use super::candidate::{Candidate, Families, candidates};
 use super::choice::{self, choose, front};
 use super::confidence::{self, Confidence, Level};
-use super::cost::{Cost, Sum};
+use super::cost::Cost;
 use super::fit;
 use super::recorded::{Recorded, Tried, peak};
 use super::search::{self, Job, Progress, Run};
@@ -84,7 +84,7 @@ pub fn tune(
 
     let duration = recorded.iter().map(Recorded::steady).sum();
     let allowance = choice::allowance(duration, options.within);
-    let sums: Vec<Sum> = tried.iter().map(|one| one.sum).collect();
+    let sums: Vec<Cost> = tried.iter().map(|one| one.sum).collect();
     let chosen = choose(&sums, allowance);
     let iterations = recorded.iter().map(Recorded::steady_iterations).sum();
     let mut tuned = Tuned {
@@ -132,7 +132,8 @@ pub fn tune(
     let mut than = baseline;
     if is_peak_unsure {
         baseline.peak_reserved = None;
-        than.peak_reserved = advice::own_peak(recorded, families, &tuned.tried);
+        let own = advice::tried_own(recorded, families, &tuned.tried);
+        than.peak_reserved = own.map(|own| own.sum.peak_reserved);
         tuned.confidence.at_most(Level::Guess);
     } else {
         smallest_limit = limits.least(&best.candidate, best.sum);
@@ -160,10 +161,9 @@ fn limits_now(
     tried: &[Tried],
     limits: &fit::Limits,
 ) -> Vec<(&'static str, u64)> {
-    let own = advice::own(recorded, families);
-    let now = match own.and_then(|own| tried.iter().find(|one| one.candidate == own)) {
+    let now = match advice::tried_own(recorded, families, tried) {
         Some(own) => vec![(
-            own.candidate.policy(),
+            own.candidate.policy.name(),
             limits.least(&own.candidate, own.sum),
         )],
         None => [Policy::Torch, Policy::TorchExpandable]
@@ -200,7 +200,7 @@ fn gather(all: &[Candidate], costs: &[Option<Cost>], runs: usize) -> Vec<Tried> 
         let costs: Vec<Cost> = costs.iter().copied().collect::<Option<_>>()?;
         Some(Tried {
             candidate: *candidate,
-            sum: Sum::of(&costs),
+            sum: Cost::of(&costs),
             costs,
         })
     });

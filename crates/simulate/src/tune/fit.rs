@@ -1,7 +1,7 @@
 //! The smallest limit with which runs would have succeeded.
 
 use super::candidate::Candidate;
-use super::cost::{Cost, Sum};
+use super::cost::Cost;
 use super::search::{Job, Run};
 use crate::replay::{Known, Policy, ReplayDevice, least_limit};
 
@@ -18,7 +18,7 @@ pub(super) struct Limits<'a> {
 impl<'a> Limits<'a> {
     /// Finds the least limit of a tried candidate with the sum `sum`, bytes; `None` if there was no
     /// time.
-    pub fn least(&self, candidate: &Candidate, sum: Sum) -> Option<u64> {
+    pub fn least(&self, candidate: &Candidate, sum: Cost) -> Option<u64> {
         self.search(&|device, run| candidate.job(device, run), sum)
     }
 
@@ -33,7 +33,7 @@ impl<'a> Limits<'a> {
         self.search(&job, sum)
     }
 
-    fn search(&self, job: &OfRun<'a, '_>, sum: Sum) -> Option<u64> {
+    fn search(&self, job: &OfRun<'a, '_>, sum: Cost) -> Option<u64> {
         let known = Known {
             live: super::recorded::peak(self.runs),
             likely: sum.peak_taken,
@@ -50,9 +50,9 @@ impl<'a> Limits<'a> {
     }
 
     /// Replays all runs on a device; `None` if there was no time.
-    fn replayed(&self, job: &OfRun<'a, '_>, device: &ReplayDevice) -> Option<Sum> {
+    fn replayed(&self, job: &OfRun<'a, '_>, device: &ReplayDevice) -> Option<Cost> {
         let jobs: Vec<Job> = self.runs.iter().map(|run| job(device, *run)).collect();
         let costs: Vec<Cost> = (self.replays)(&jobs).into_iter().collect::<Option<_>>()?;
-        Some(Sum::of(&costs))
+        Some(Cost::of(&costs))
     }
 }

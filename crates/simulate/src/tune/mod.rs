@@ -24,7 +24,7 @@ pub use advice::{Advice, Baseline, Environment, Than, WORTH};
 pub use candidate::{Candidate, Families, candidates, size};
 pub use choice::{choose, front};
 pub use confidence::{Check, Confidence, Level, Parts};
-pub use cost::{Cost, Sum};
+pub use cost::Cost;
 pub use find::{Options, Tuned, tune};
 pub use recorded::{Recorded, Tried};
 pub use search::{Job, Progress, Run, replays};

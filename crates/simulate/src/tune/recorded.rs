@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::candidate::Candidate;
-use super::cost::{Cost, Sum};
+use super::cost::Cost;
 use super::search::Run;
 use gpushim_analysis::ledger::Focus;
 use gpushim_analysis::loops::{Given, Iterations};
@@ -36,24 +36,21 @@ pub struct Tried {
     /// Costs by run, in the order of the runs.
     pub costs: Vec<Cost>,
     /// Costs of all runs together.
-    pub sum: Sum,
+    pub sum: Cost,
 }
 
 impl Recorded {
     /// Reads a recording. `given` is the start of its iterations according to the user.
     pub fn of(recording: &dyn Recording, focus: Focus, given: Option<&Given>) -> Recorded {
-        let found = Iterations::judged(recording, focus, given);
+        let found = Iterations::find(recording, focus, given);
         let is_sure = found.as_ref().is_some_and(|found| found.certainty.sure);
         let starts = found.map_or(Vec::new(), |found| found.starts);
-        let settings = recording.facts().into_iter();
         Recorded {
             devices: Requests::of(recording, focus),
             starts: starts.iter().map(|start| start.ns).collect(),
             is_sure,
             tensors: focus.layer == Layer::Tensor,
-            settings: settings
-                .filter(|(key, _)| key.starts_with("GPUSHIM_"))
-                .collect(),
+            settings: recording.process().variables,
             is_wrapped: recording.coverage().wrapped,
         }
     }

@@ -12,7 +12,7 @@ fn name(name: &str) -> Marker {
 fn set(trace: &Trace, marker: &Marker) -> Result<(By, usize)> {
     let focus = Focus::of(trace, None);
     let given = Given::find(trace, focus, marker)?;
-    let found = Iterations::judged(trace, focus, Some(&given)).unwrap();
+    let found = Iterations::find(trace, focus, Some(&given)).unwrap();
     assert!(found.certainty.sure && found.certainty.set);
     assert!(found.starts.is_sorted_by(|a, b| a.ticket < b.ticket));
     Ok((found.by.clone(), found.count()))
@@ -39,7 +39,7 @@ fn ranges_by_their_names() {
     // The last iteration ends with its range and not with the run.
     let focus = Focus::of(&trace, None);
     let given = Given::find(&trace, focus, &name("forward")).unwrap();
-    let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
+    let found = Iterations::find(&trace, focus, Some(&given)).unwrap();
     let last = trace.events().last().unwrap();
     assert!(found.starts.last().unwrap().ticket < last.ticket);
 }
@@ -111,12 +111,12 @@ fn ranges_that_end_in_any_order_count() {
     };
     let (_dir, trace) = record("work");
     let focus = Focus::of(&trace, None);
-    assert_eq!(Iterations::find(&trace, focus), None);
+    assert_eq!(Iterations::find(&trace, focus, None), None);
     let by = |name: &str| By::Range(name.to_string());
     assert_eq!(set(&trace, &name("work")).unwrap(), (by("work"), 6));
     // A range whose name marks an iteration is found.
     let (_dir, trace) = record("step 1");
-    let found = Iterations::judged(&trace, focus, None).unwrap();
+    let found = Iterations::find(&trace, focus, None).unwrap();
     assert_eq!((&found.by, found.count()), (&by("step #"), 6));
     assert!(found.certainty.sure && !found.certainty.set);
 }
@@ -145,7 +145,7 @@ fn functions_by_their_calls() {
         // An iteration begins with the first allocation of the call.
         let focus = Focus::of(&trace, None);
         let given = Given::find(&trace, focus, &name("Net.forward")).unwrap();
-        let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
+        let found = Iterations::find(&trace, focus, Some(&given)).unwrap();
         let mut names = trace_names(&trace);
         let mut is_forward = |event: &Event| {
             let frames = names.stack(event.stack);
@@ -214,7 +214,7 @@ fn what_is_in_other_memory_tells_as_well() {
     };
     for marker in [name("Net.forward"), Marker::Size(1_200_000)] {
         let given = Given::find(&trace, host, &marker).unwrap();
-        let found = Iterations::judged(&trace, host, Some(&given)).unwrap();
+        let found = Iterations::find(&trace, host, Some(&given)).unwrap();
         assert_eq!(found.count(), 9);
     }
 }
@@ -305,7 +305,7 @@ fn calls_that_follow_each_other_are_judged_by_their_stacks() {
     let trace = Trace::open(writer.path()).unwrap();
     let focus = Focus::of(&trace, None);
     let given = Given::find(&trace, focus, &name("forward")).unwrap();
-    let found = Iterations::judged(&trace, focus, Some(&given)).unwrap();
+    let found = Iterations::find(&trace, focus, Some(&given)).unwrap();
     let certainty = &found.certainty;
     assert!(!certainty.sure && certainty.set, "{certainty:?}");
     let why = "they repeat inside one call of `forward`";

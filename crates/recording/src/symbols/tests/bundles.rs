@@ -43,7 +43,7 @@ fn a_bundle_says_the_same_where_the_files_are_not() {
     // A module of the same name but another build is not this one.
     let mut module = library.module.clone();
     module.build_id[0] ^= 1;
-    let mut stranger = Symbolizer::new(vec![module], [], open());
+    let mut stranger = Symbolizer::new(vec![module], Default::default(), open());
     assert_eq!(stranger.resolve(addresses[0])[0].kind, Kind::Unknown);
 }
 

@@ -121,7 +121,7 @@ impl Library {
     }
 
     pub fn symbolizer(&self, options: Options) -> Symbolizer {
-        Symbolizer::new(vec![self.module.clone()], [], options)
+        Symbolizer::new(vec![self.module.clone()], Default::default(), options)
     }
 }
 

@@ -39,7 +39,7 @@ impl fmt::Debug for Elastic {
 impl Elastic {
     /// Makes the allocator on a device for some requests.
     pub fn new(device: &ReplayDevice, requests: &Requests) -> Elastic {
-        let torch = Torch::with_segments(requests);
+        let torch = Torch::new(requests, Some(false));
         let capacity = device.limit.unwrap_or(UNLIMITED);
         let mode = match device.limit {
             Some(_) => Mode::Pressure,
@@ -94,7 +94,7 @@ impl Elastic {
         };
         self.memory.pages().driver.place_next(base);
         let made = self.memory.segment(bytes, first, true);
-        made.map(|_| ()).map_err(|_| OutOfMemory)
+        made.map(drop).map_err(|_| OutOfMemory)
     }
 
     /// Handles the end of a block according to PyTorch.

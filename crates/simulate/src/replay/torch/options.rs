@@ -42,55 +42,24 @@ impl Options {
     /// Returns the options at the time of the recording. Snapshots of PyTorch before 2.2 name no
     /// options, but their segments show whether they expand.
     pub fn of(requests: &Requests) -> Options {
-        let mut options = Options::default();
-        let named = &requests.allocator().options;
-        if let Some(line) = named.get("PYTORCH_CUDA_ALLOC_CONF") {
-            options.read(line);
-        }
-        let mebibytes = |text: &String| text.parse::<u64>().ok();
-        if let Some(bytes) = named.get("max_split_size").and_then(mebibytes) {
-            options.max_split = bytes;
-        }
-        let part = named.get("garbage_collection_threshold");
-        if let Some(part) = part.and_then(|text| text.parse().ok()) {
-            options.collect_above = part;
-        }
-        for (size, divisions) in named
-            .get("roundup_power2_divisions")
-            .into_iter()
-            .flat_map(|text| text.split(','))
-            .filter_map(|pair| pair.split_once(':'))
-        {
-            let size: Option<u64> = size.parse().ok().filter(|size| *size > 0);
-            let place = size.and_then(|size| options.divisions.get_mut(size.ilog2() as usize));
-            if let (Some(place), Ok(divisions)) = (place, divisions.parse()) {
-                *place = divisions;
+        let settings = &requests.allocator().settings;
+        let default = Options::default();
+        let mut options = Options {
+            max_split: settings.max_split.unwrap_or(default.max_split),
+            spare: settings.spare.unwrap_or(default.spare),
+            collect_above: settings.collect_above.unwrap_or(default.collect_above),
+            ..default
+        };
+        for (size, divisions) in settings.divisions.iter().filter(|(size, _)| **size > 0) {
+            if let Some(place) = options.divisions.get_mut(size.ilog2() as usize) {
+                *place = *divisions;
             }
         }
-        let recorded = requests
-            .given()
-            .segments
-            .iter()
-            .chain(&requests.allocator().got);
-        let expands = named.get("expandable_segments").map(|is| is == "true");
-        options.is_expandable = expands.unwrap_or(options.is_expandable)
-            || recorded.into_iter().any(|segment| segment.of.is_expandable);
+        let got = &requests.allocator().got;
+        let mut recorded = requests.given().segments.iter().chain(got);
+        options.is_expandable = settings.is_expandable.unwrap_or(false)
+            || recorded.any(|segment| segment.of.is_expandable);
         options
-    }
-
-    /// Reads size limits and `expandable_segments` from a line `option:value,…`. The other options
-    /// have settings of their own.
-    fn read(&mut self, line: &str) {
-        for (key, value) in line.split(',').filter_map(|pair| pair.split_once(':')) {
-            let mebibytes = value.trim().parse::<u64>().ok();
-            let bytes = mebibytes.map(|number| number.saturating_mul(1 << 20));
-            match (key.trim(), bytes) {
-                ("max_split_size_mb", Some(bytes)) => self.max_split = bytes,
-                ("max_non_split_rounding_mb", Some(bytes)) => self.spare = bytes,
-                ("expandable_segments", _) => self.is_expandable = value.trim() == "True",
-                _ => {}
-            }
-        }
     }
 
     /// Bytes of the block for a request.
@@ -146,6 +115,7 @@ impl fmt::Display for Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpushim_recording::Settings;
 
     #[test]
     fn sizes_between_powers_of_two() {
@@ -176,8 +146,10 @@ mod tests {
     #[test]
     fn a_line_is_read_and_written_alike() {
         let line = "expandable_segments:True,max_split_size_mb:64,max_non_split_rounding_mb:40";
-        let mut options = Options::default();
-        options.read(line);
-        assert_eq!(options.to_string(), line);
+        let mut settings = Settings::default();
+        settings.read(line);
+        let mut requests = Requests::default();
+        requests.set_settings(settings);
+        assert_eq!(Options::of(&requests).to_string(), line);
     }
 }

@@ -8,6 +8,7 @@ use crate::replay::tests::{MIB, made, outcome};
 use gpushim_analysis::ledger::Focus;
 use gpushim_analysis::requests::{Op, Requests};
 use gpushim_recording as recording;
+use gpushim_recording::Settings;
 use gpushim_trace::{Kind, Layer};
 
 fn snapshot(name: &str) -> Requests {
@@ -116,9 +117,9 @@ fn torch_waits_for_streams() {
 }
 
 /// Replays steps with some options of PyTorch's allocator.
-fn set(steps: &[(Op, u32, u64)], options: &[(&str, &str)], limit: u64) -> Outcome {
+fn set(steps: &[(Op, u32, u64)], settings: &Settings, limit: u64) -> Outcome {
     let mut requests = made(steps);
-    requests.set_options(options.iter().copied());
+    requests.set_settings(settings.clone());
     outcome(Policy::Torch, &requests, Some(limit))
 }
 
@@ -131,9 +132,15 @@ fn torch_does_not_split_what_is_too_large() {
         (Op::Allocate, 2, 90 * MIB),
     ];
     // 30 MiB are not cut from 100 MiB, which serve 90 MiB.
-    let split = [("max_split_size", "67108864")];
+    let split = Settings {
+        max_split: Some(64 * MIB),
+        ..Settings::default()
+    };
     assert_eq!(set(&steps, &split, 1 << 40).peak_reserved, 130 * MIB);
-    assert_eq!(set(&steps, &[], 1 << 40).peak_reserved, 190 * MIB);
+    assert_eq!(
+        set(&steps, &Settings::default(), 1 << 40).peak_reserved,
+        190 * MIB
+    );
     // When memory is short, only the smallest sufficient block is released. The five calls are two
     // segments, a refused one, a release, and a new segment.
     let steps = [
@@ -161,12 +168,12 @@ fn torch_collects_what_nobody_asked_for() {
         ]);
     }
     steps.push((Op::Allocate, 50, 50 * MIB));
-    let kept = set(&steps, &[], 120 * MIB);
-    let collected = set(
-        &steps,
-        &[("garbage_collection_threshold", "0.3")],
-        120 * MIB,
-    );
+    let kept = set(&steps, &Settings::default(), 120 * MIB);
+    let collects = Settings {
+        collect_above: Some(0.3),
+        ..Settings::default()
+    };
+    let collected = set(&steps, &collects, 120 * MIB);
     assert_eq!(kept.peak_reserved, 90 * MIB);
     assert_eq!(collected.peak_reserved, 50 * MIB);
 }

@@ -2,10 +2,10 @@ use super::*;
 
 #[test]
 fn a_change_must_be_worth_it() {
-    let best = |peak_reserved, driver_ns| Sum {
+    let best = |peak_reserved, driver_ns| Cost {
         peak_reserved,
         driver_ns,
-        ..Sum::default()
+        ..Cost::default()
     };
     let than = Baseline {
         than: Than::Recorded,

@@ -86,7 +86,7 @@ fn larger_pages_where_they_waste_nothing() {
     let recorded = steps(&[64 * MIB], &varying(64 * MIB, 20), "0");
     let tuned = quietly(&[recorded], &OPTIONS);
     let best = advised(&tuned);
-    assert_eq!(best.candidate.policy(), "vmm");
+    assert_eq!(best.candidate.policy.name(), "vmm");
     assert_eq!(best.candidate.page, 64 * MIB, "{best:?}");
     let small = |one: &&Tried| one.candidate == Candidate::of(alloc::Policy::Vmm);
     let small = tuned.tried.iter().find(small).expect("small pages");
@@ -118,9 +118,12 @@ fn a_limit_that_only_pages_keep() {
     let tuned = quietly(std::slice::from_ref(&recorded), &options);
     let fits = tuned.tried.iter().filter(|one| one.sum.fits());
     assert!(fits.clone().count() > 0);
-    assert!(fits.into_iter().all(|one| one.candidate.policy() == "vmm"));
+    assert!(
+        fits.into_iter()
+            .all(|one| one.candidate.policy.name() == "vmm")
+    );
     // The policy is the default.
-    assert_eq!(advised(&tuned).candidate.policy(), "vmm");
+    assert_eq!(advised(&tuned).candidate.policy.name(), "vmm");
     assert!(
         !lines(&tuned).contains("GPUSHIM_POLICY"),
         "{}",
@@ -203,7 +206,7 @@ fn the_advice_is_the_same_by_any_number_of_threads() {
     let seen: Vec<_> = [1, 2, 9]
         .map(|threads| {
             let tuned = quietly(&recorded, &Options { threads, ..OPTIONS });
-            let sums: Vec<Sum> = tuned.tried.iter().map(|one| one.sum).collect();
+            let sums: Vec<Cost> = tuned.tried.iter().map(|one| one.sum).collect();
             (lines(&tuned), sums, tuned.front, tuned.confidence)
         })
         .into();
@@ -398,11 +401,11 @@ fn what_is_advised_is_what_a_replay_holds() {
 
 #[test]
 fn what_differs_hardly_is_chosen_by_time() {
-    let sum = |peak_taken, driver_ns| Sum {
+    let sum = |peak_taken, driver_ns| Cost {
         peak_taken,
         driver_ns,
         steady_ns: driver_ns,
-        ..Sum::default()
+        ..Cost::default()
     };
     let sums = [sum(1010, 5), sum(1000, 50), sum(1005, 10), sum(1004, 20)];
     assert_eq!(choose(&sums, None), Some(2));
@@ -412,14 +415,14 @@ fn what_differs_hardly_is_chosen_by_time() {
     assert_eq!(choose(&[], None), None);
 }
 
-fn sum() -> impl Strategy<Value = Sum> {
+fn sum() -> impl Strategy<Value = Cost> {
     // Few different values, so that some are equal.
-    (0..12_u64, 0..12_u64, 0..12_u64, 0..8_u64).prop_map(|(held, ns, steady, refused)| Sum {
+    (0..12_u64, 0..12_u64, 0..12_u64, 0..8_u64).prop_map(|(held, ns, steady, refused)| Cost {
         peak_taken: held,
         driver_ns: ns,
         steady_ns: steady.min(ns),
         out_of_memory: u64::from(refused == 0),
-        ..Sum::default()
+        ..Cost::default()
     })
 }
 
@@ -429,13 +432,13 @@ proptest! {
     #[test]
     fn the_front_is_one(sums in proptest::collection::vec(sum(), 0..30), percent in 0..12_u64) {
         let front = front(&sums);
-        let no_worse = |one: &Sum, other: &Sum| {
+        let no_worse = |one: &Cost, other: &Cost| {
             one.peak_taken <= other.peak_taken && one.driver_ns <= other.driver_ns
         };
         for (at, sum) in sums.iter().enumerate() {
             if front.contains(&at) {
                 prop_assert!(sum.fits());
-                let better = |other: &Sum| other.fits() && no_worse(other, sum) && !no_worse(sum, other);
+                let better = |other: &Cost| other.fits() && no_worse(other, sum) && !no_worse(sum, other);
                 prop_assert!(!sums.iter().any(better));
             } else if sum.fits() {
                 prop_assert!(front.iter().any(|on| no_worse(&sums[*on], sum)));
@@ -444,7 +447,7 @@ proptest! {
         prop_assert!(front.windows(2).all(|pair| sums[pair[0]].peak_taken < sums[pair[1]].peak_taken));
 
         let chosen = choose(&sums, Some(percent));
-        prop_assert_eq!(chosen.is_some(), sums.iter().any(Sum::fits));
+        prop_assert_eq!(chosen.is_some(), sums.iter().any(Cost::fits));
         if let Some(chosen) = chosen {
             prop_assert!(front.contains(&chosen));
             for on in front {
