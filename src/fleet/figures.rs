@@ -10,27 +10,27 @@ use crate::top::State;
 /// Most functions in the list of a job.
 const FUNCTIONS: usize = 10;
 
-/// Figures of all ranks.
+/// Sums over all ranks, and how their figures are distributed.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Totals {
-    /// Hosts.
+    /// Number of hosts on which ranks ran.
     pub hosts: usize,
-    /// Ranks that run, ended or died, and ranks in an unknown state.
+    /// Ranks whose process still runs.
     pub running: usize,
     /// Ranks that noted their end.
     pub ended: usize,
     /// Ranks whose process is gone without a note.
     pub died: usize,
-    /// Peaks, bytes.
+    /// Most live bytes of a rank.
     pub peak: Spread,
-    /// Most bytes held from the driver.
+    /// Most bytes that a rank held from the driver.
     pub reserved: Spread,
-    /// Iterations.
+    /// Number of iterations of a rank.
     pub iterations: Spread,
     /// Median time of an iteration, ns.
     pub iteration_ns: Spread,
-    /// Events that were lost.
+    /// Events that the traces of all ranks lost.
     pub events_lost: u64,
     /// Requests that ran out of memory.
     pub out_of_memory: u64,
@@ -40,17 +40,17 @@ pub struct Totals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spread {
-    /// Of all ranks together.
+    /// Sum over the ranks that have this figure.
     pub sum: u64,
-    /// The least of any.
+    /// Lowest value of any rank.
     pub least: u64,
-    /// A tenth of the ranks has less.
+    /// Value below which a tenth of the ranks is.
     pub p10: u64,
-    /// The middle one.
+    /// Value of the rank in the middle.
     pub median: u64,
-    /// A tenth has more.
+    /// Value above which a tenth of the ranks is.
     pub p90: u64,
-    /// The most of any.
+    /// Highest value of any rank.
     pub most: u64,
 }
 
@@ -86,15 +86,15 @@ pub struct OfFunction {
     pub ranks: usize,
 }
 
-/// A phase over all ranks.
+/// Phase with the same name on several ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct OfPhase {
-    /// Its name.
+    /// Name without numbers, as the ranks announced it.
     pub name: String,
-    /// The most that was live in it, bytes.
+    /// Most bytes that were live in it.
     pub peak: Spread,
-    /// The rank with the highest peak.
+    /// Rank with the highest peak in this phase.
     pub highest: String,
 }
 

@@ -15,6 +15,9 @@ use crate::report::{Finding, FindingKind};
 use crate::top::State;
 use gpushim_trace::Layer;
 
+#[cfg(test)]
+mod tests;
+
 /// A job.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

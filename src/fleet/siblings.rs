@@ -7,10 +7,11 @@ use std::path::Path;
 use super::beside;
 use super::gather::{Gathered, Place};
 use super::job::Fleet;
+use super::make::process_of;
 use super::sorted::process;
 use super::text::ranks;
 use crate::cli::files;
-use crate::recording;
+use crate::recording::{self, Recording};
 use crate::report::Finding;
 use crate::whole::folder_of;
 
@@ -21,22 +22,22 @@ const MOST: usize = 1024;
 /// Most events of traces without a last summary that are read to judge one rank.
 const EVENTS: u64 = 2 << 20;
 
-/// Finds the other ranks of a trace's job, in order. Empty if the trace has no rank.
-pub fn of(trace: &Path) -> BTreeMap<u32, Place> {
-    let process = |path: &Path| {
-        let place = Place::of(path.to_path_buf());
-        let process = process(&place)?;
-        Some((process.rank?, process.started_wall_ns, place))
-    };
+/// Finds the other ranks of a recording's job, in order. Empty if the recording has no rank.
+pub fn of(recording: &dyn Recording) -> BTreeMap<u32, Place> {
+    let own = process_of(&recording.facts(), recording.wall_ns(), 0);
     let mut siblings = BTreeMap::new();
-    let Some((rank, started, _)) = process(trace) else {
+    if own.rank.is_none() {
         return siblings;
-    };
-    let beside = files::within(folder_of(trace));
-    for (its, wall, place) in beside.iter().take(MOST).filter_map(|path| process(path)) {
-        let is_together = wall > 0 && wall.abs_diff(started) <= TOGETHER_NS;
-        if its != rank && is_together {
-            siblings.entry(its).or_insert(place);
+    }
+    let beside = files::within(folder_of(recording.path()));
+    for place in beside.into_iter().take(MOST).map(Place::of) {
+        let Some(its) = process(&place).filter(|its| its.rank != own.rank && its.job == own.job)
+        else {
+            continue;
+        };
+        let apart = its.started_wall_ns.abs_diff(own.started_wall_ns);
+        if let (Some(rank), 1.., ..=TOGETHER_NS) = (its.rank, its.started_wall_ns, apart) {
+            siblings.entry(rank).or_insert(place);
         }
     }
     siblings

@@ -33,7 +33,7 @@ impl Sorted {
         let is_searched = named.iter().any(|path| path.is_dir());
         let is_one_file = !is_searched && places.len() == 1;
         let processes = match job {
-            None if !is_one_file => each(&places, "looking at ranks", process),
+            None if !is_one_file => each(&places, "looking at ranks", named_process),
             _ => vec![None; places.len()],
         };
         let mut jobs: BTreeMap<&Option<String>, BTreeSet<u32>> = BTreeMap::new();
@@ -65,13 +65,60 @@ pub(super) fn process(place: &Place) -> Option<Process> {
     if let Some(summary) = summary.and_then(|path| beside::read(path).ok()) {
         return Some(summary.process);
     }
-    let trace = place.trace.as_ref()?;
-    if is_snapshot(trace) {
-        return Some(Process {
+    let recording = recording::open_ring(place.trace.as_ref()?).ok()?;
+    Some(process_of(&recording.facts(), recording.wall_ns(), 0))
+}
+
+/// Reads the same, of a snapshot by its name alone.
+fn named_process(place: &Place) -> Option<Process> {
+    match &place.trace {
+        Some(trace) if is_snapshot(trace) => Some(Process {
             rank: rank_by_name(trace),
             ..Process::default()
-        });
+        }),
+        _ => process(place),
     }
-    let recording = recording::open_ring(trace).ok()?;
-    Some(process_of(&recording.facts(), recording.wall_ns(), 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{Fleet, Gathered};
+    use crate::replay::planted::Planted;
+
+    #[test]
+    fn snapshots_that_are_called_by_their_ranks_are_one_job() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let named = [folder.path().to_path_buf()];
+        for rank in 0..4_u64 {
+            let mut run = Planted::new(16 << 30);
+            let kept = if rank == 2 { 40 } else { 0 };
+            for _ in 0..20 {
+                let batch = run.take("load", 0, 64 << 20).expect("memory");
+                if kept > 0 {
+                    run.take("remember", 0, kept << 20).expect("memory");
+                }
+                run.free(batch);
+            }
+            let path = folder.path().join(format!("rank{rank}_snapshot.pickle"));
+            std::fs::write(&path, run.pickle()).expect("written");
+        }
+        let sorted = Sorted::of(&named, None).expect("a folder");
+        assert_eq!((sorted.ranks.len(), sorted.runs.len()), (4, 0));
+        let jobs = Fleet::all(Gathered::of(sorted.ranks, false), None);
+        let [job] = &jobs[..] else {
+            panic!("{} jobs", jobs.len())
+        };
+        let ranks = job.outliers.iter().map(|one| one.ranks.join(" "));
+        assert_eq!(ranks.collect::<Vec<_>>(), ["2"], "{:?}", job.outliers);
+        let trace = job.worst().expect("a trace");
+        assert!(trace.ends_with("rank2_snapshot.pickle"));
+        // Without their ranks the same files are separate runs.
+        for rank in 0..4 {
+            let path = |name: &str| folder.path().join(format!("{name}{rank}_snapshot.pickle"));
+            std::fs::rename(path("rank"), path("run")).expect("renamed");
+        }
+        let sorted = Sorted::of(&named, None).expect("a folder");
+        assert_eq!((sorted.ranks.len(), sorted.runs.len()), (0, 4));
+    }
 }

@@ -62,7 +62,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let given = args.iteration.find_in_all(&*recording)?;
         let mut report = Report::of(&*recording, given.as_ref());
         let finding = if is_alone {
-            let siblings = siblings::of(path);
+            let siblings = siblings::of(&*recording);
             beside = siblings::in_words(path, &siblings);
             siblings::finding(path, siblings)
         } else {

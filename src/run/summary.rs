@@ -59,7 +59,7 @@ impl Summary {
                 continue;
             };
             if next == 1 && is_speaker {
-                let others = siblings::of(&path)
+                let others = siblings::of(&*recording)
                     .into_values()
                     .filter_map(|one| one.trace);
                 traces.extend(others.filter(|other| !written.contains(other)));
