@@ -101,7 +101,7 @@ pub fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
         }
         if found.is_empty() {
             return Err(failed!(
-                "find recordings: no trace, summary or snapshot lies below {}; name the folder of the traces",
+                "read the trace {}: it is a folder without traces, summaries and snapshots; name one that has them",
                 path.display()
             ));
         }

@@ -17,10 +17,10 @@ use crate::output::escape::shown;
 /// Summarise a run's GPU memory on one screen: how much was used, which stacks held it at the peak,
 /// and what is unusual.
 ///
-/// Of the ranks of a job, from a few to thousands, it says which are unlike the others and in what,
-/// and then shows the one that stands out most. Folders are searched with those in them. Ranks are
-/// read from the summaries that `gpushim run` writes beside traces, else from the traces. Of
-/// separate runs it shows each. Exit code 1 if a rank of a job stands out or is missing.
+/// A job may have thousands of ranks. The answer names each rank that is unlike the others, then
+/// shows the report of the most unusual one. Folders are searched with those in them. Ranks are read from
+/// the summaries that `gpushim run` writes beside traces, or else from the traces. Separate runs
+/// are shown one after the other. Exit code 1 if a rank of a job stands out or is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim report  # of the newest trace here

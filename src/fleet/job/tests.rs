@@ -53,16 +53,26 @@ fn a_rank_that_holds_more() {
         ("3", &["3".to_string()][..])
     );
     assert_eq!(job.worst(), Some(Path::new("3.trace")));
+    // Of small peaks it must be twice the usual one.
+    let texts = found(&alike(&[20, 20, 76, 20]))
+        .into_iter()
+        .map(|one| one.text);
+    assert_eq!(
+        texts.collect::<Vec<_>>(),
+        ["The peak is 76.0 MiB, 280.0 % more than the usual 20.0 MiB of the other ranks."]
+    );
 }
 
 #[test]
 fn what_is_no_imbalance() {
-    // In this order: alike; less than a tenth; less than 64 MiB; the stages of a pipeline; one
+    // In this order: alike; less than a tenth; less than 64 MiB; twice, and less than
+    // 16 MiB; the stages of a pipeline; one
     // of two; one rank; none.
     for peaks in [
         &[1000, 1000, 1000, 1000][..],
         &[1000, 1000, 1000, 1090],
         &[100, 100, 100, 160],
+        &[5, 5, 5, 20],
         &[1000, 1250, 1500, 1750],
         &[1500, 1000],
         &[1000],

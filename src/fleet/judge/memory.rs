@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fleet::outlier::{Kind, Outlier};
-use crate::fleet::roles::{alone, median};
+use crate::fleet::roles::{Alone, alone, median};
 use crate::fleet::summary::{Holder, RankSummary, Site};
 use crate::output::answer::layer_name;
 use crate::output::escape::shown;
@@ -15,6 +15,8 @@ use gpushim_trace::Layer;
 const LEAST: f64 = (64_u64 << 20) as f64;
 /// Smallest relative difference of peaks and levels.
 const APART: f64 = 0.1;
+/// Smallest difference, bytes, of a peak that is at least twice the usual one.
+const LEAST_OF_TWICE: f64 = (16_u64 << 20) as f64;
 /// Smallest relative difference of the allocations in an iteration.
 const CALLS: f64 = 0.1;
 /// Fewest iterations for comparing models. With fewer, the allocations before the first one weigh
@@ -93,7 +95,7 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
             None => continue,
         };
         found.push(Outlier {
-            bytes: (level.value - level.usual).abs() as u64,
+            bytes: level.apart() as u64,
             site: excess.map(|excess| excess.site),
             ..Outlier::of(
                 Kind::OtherModel,
@@ -127,11 +129,13 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     let peak = |index: &usize| ranks.get(*index).map_or(0.0, |rank| rank.peak() as f64);
     let peaks: Vec<f64> = known.iter().map(peak).collect();
     let mut found = Vec::new();
-    for one in alone(&peaks, LEAST) {
-        let apart = (one.value - one.usual).abs();
-        if one.share() < APART || apart < LEAST {
-            continue;
-        }
+    let is_far = |one: &Alone| one.share() >= APART && one.apart() >= LEAST;
+    let is_twice = |one: &Alone| one.share() >= 1.0 && one.apart() >= LEAST_OF_TWICE;
+    let mut far: Vec<Alone> = alone(&peaks, LEAST);
+    far.retain(is_far);
+    let mut twice = alone(&peaks, LEAST_OF_TWICE);
+    twice.retain(|one| is_twice(one) && far.iter().all(|far| far.index != one.index));
+    for one in far.into_iter().chain(twice) {
         let Some(index) = known.get(one.index).copied() else {
             continue;
         };
@@ -161,7 +165,7 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
         }
         text.push('.');
         found.push(Outlier {
-            bytes: apart as u64,
+            bytes: one.apart() as u64,
             site: excess.map(|excess| excess.site),
             ..Outlier::of(
                 Kind::Imbalance,
