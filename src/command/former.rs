@@ -4,9 +4,10 @@ use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
 /// A former subcommand, and where its question is answered.
-const SUBCOMMANDS: [(&str, &str); 3] = [
+const SUBCOMMANDS: [(&str, &str); 4] = [
     ("leaks", "`growth` now: gpushim growth FILE"),
     ("drops", "`report` now: gpushim report FILE"),
+    ("fleet", "`report` now: gpushim report DIR"),
     ("flamegraph", "`html` and `export --to folded` now"),
 ];
 

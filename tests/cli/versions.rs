@@ -34,17 +34,17 @@ fn a_baseline_of_each_version_is_read() {
 fn a_summary_of_each_version_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(format!("{DATA}/summary-1.json")).unwrap();
-    let fleet = |text: &str| {
+    let report = |text: &str| {
         std::fs::write(dir.path().join("run.trace.summary"), text).unwrap();
-        run(dir.path(), &["fleet", "--format", "json", "."])
+        run(dir.path(), &["report", "--format", "json", "."])
     };
-    let output = fleet(&text);
+    let output = report(&text);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let peak = &json(&output)["results"][0]["totals"]["peak"]["sum"];
+    let peak = &json(&output)["jobs"][0]["totals"]["peak"]["sum"];
     assert_eq!(peak.as_u64(), Some(252_728_320));
     let later = text.replace("\"gpushim_summary\":1", "\"gpushim_summary\":2");
     assert_ne!(later, text);
-    let output = fleet(&later);
+    let output = report(&later);
     assert_eq!(output.status.code(), Some(2));
     let said = stdout(&output);
     assert!(

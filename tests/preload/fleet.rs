@@ -1,4 +1,4 @@
-//! `gpushim run` and `gpushim fleet` on the processes of a job, as launchers start them.
+//! `gpushim run` and `gpushim report` on the processes of a job, as launchers start them.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn script(text: &str) -> Outcome {
 fn job(outcome: &Outcome) -> Value {
     let answer: Value = serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", outcome.stdout, outcome.stderr));
-    answer["results"][0].clone()
+    answer["jobs"][0].clone()
 }
 
 /// The kinds of outliers that a rank is.
@@ -39,7 +39,7 @@ fn four_processes_of_which_one_leaks() {
         "for rank in 3 2 1 0; do
              case=clean; [ $rank = 2 ] && case=leaky-layer
              RANK=$rank WORLD_SIZE=4 TORCHELASTIC_RUN_ID=night $gpushim run --quiet $train $case 30 >&2 &
-         done; wait; $gpushim fleet --job night --format json",
+         done; wait; $gpushim report --job night --format json",
     );
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     let job = job(&outcome);
@@ -69,7 +69,7 @@ fn the_summary_of_a_killed_process_is_whole() {
          RANK=0 $gpushim run --quiet $train clean 30 >&2
          RANK=1 $gpushim run --quiet --summary-every 100ms $train clean 1000000 >/dev/null 2>&1 &
          until [ -s 1.trace.summary ]; do sleep 0.1; done; kill -9 $!
-         cp 1.trace.summary before; sleep 0.3; $gpushim fleet --format json",
+         cp 1.trace.summary before; sleep 0.3; $gpushim report --format json .",
     );
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     let before = std::fs::read(outcome.folder().join("before")).expect("a summary");
