@@ -4,10 +4,11 @@ use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
 /// A former subcommand, and where its question is answered.
-const SUBCOMMANDS: [(&str, &str); 3] = [
+const SUBCOMMANDS: [(&str, &str); 4] = [
     ("leaks", "`growth` now: gpushim growth FILE"),
     ("drops", "`report` now: gpushim report FILE"),
     ("flamegraph", "`html` and `export --to folded` now"),
+    ("symbols", "`pack` now: gpushim pack FILE"),
 ];
 
 /// Returns the present command to type, if an error is of a former subcommand or format.

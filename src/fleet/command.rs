@@ -14,7 +14,7 @@ use crate::whole::{Readers, write_whole};
 /// Compare the ranks of a job, hundreds or thousands: totals, and each rank that is unlike the
 /// others, with the function.
 ///
-/// Reads the summaries that `gpushim run` writes beside traces, and a trace where there is none or
+/// Reads the summaries that `gpushim run` attaches to traces, and a trace where there is none or
 /// where the trace goes on after it; then opens the traces of the ranks that stand out. Folders are
 /// searched with those in them. Exit code 1 if a rank stands out or is missing.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
     /// Only the job of this name or number, as its launcher gave it; the name of a job that has none.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// Save the summaries that this command made, each beside its trace.
+    /// Attach the summaries that this command made to the traces of ended processes.
     #[arg(long)]
     keep: bool,
     /// The most traces of outliers that are opened.

@@ -1,7 +1,7 @@
 //! Summarises a job of hundreds of ranks, and finds ranks that are unlike the others.
 //!
 //! * [`RankSummary`] has the figures of one rank. `make` builds it from a recording, and `beside`
-//!   reads and writes its file.
+//!   reads it from the trace.
 //! * `gather` reads the summaries of a job.
 //! * `judge` finds the outliers. Its `roles` separate ranks with a role from exceptions.
 //! * `open` reads the traces of the outliers.
@@ -20,7 +20,7 @@ mod roles;
 pub(crate) mod summary;
 mod text;
 
-pub(crate) use beside::{read as read_summary, write};
+pub(crate) use beside::{attachment, read as read_summary, read_attached};
 pub(crate) use gather::{Place, each, find, read};
 #[cfg(test)]
 pub(crate) use job::Fleet;

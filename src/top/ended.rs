@@ -1,16 +1,23 @@
 //! The state of the process of a recording, and the manner of its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::watch::traces_of;
-use crate::recording::Recording;
+use crate::recording::{Recording, is_packed};
+use gpushim_trace::Trace;
 
 /// The fact that a process writes when it ends by `exit`.
 const ENDED: &str = "ended";
 /// The fact that `gpushim run` adds to the trace of its program at the end.
 pub const ENDED_BY: &str = "ended.by";
+
+/// The fact with the moment at which a trace began, ns since 1970.
+const STARTED: &str = "started";
+/// The most time between that and the creation of the file.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The state of a process: does it run?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +45,9 @@ pub struct End {
     pub state: State,
     /// The way as `gpushim run` was told, `signal 9 (SIGKILL)`, or the exit code as the process noted it.
     pub by: Option<String>,
+    /// True if the file is a copy, which may have been made before the end.
+    #[serde(skip)]
+    pub is_copy: bool,
 }
 
 impl End {
@@ -63,19 +73,29 @@ impl End {
         End {
             state,
             by: told.or(noted.filter(has_code)),
+            is_copy: is_copy(recording.path(), fact(STARTED)),
         }
     }
 
     /// Returns the end in words, `killed by signal 9 (SIGKILL)`; `None` if it is not known.
     pub fn in_words(&self) -> Option<String> {
+        const CUT: &str = "this copy was made before its end, and later events are not in it";
+        let or_copied = |words: &str| match self.is_copy {
+            true => format!("{words}, or {CUT}"),
+            false => words.to_string(),
+        };
         Some(match (&self.by, self.state) {
             (Some(by), _) if by.starts_with("signal") => format!("killed by {by}"),
             (Some(by), _) => by.clone(),
             (None, State::Ended) => "by exit".to_string(),
             (None, State::Died) => {
-                "without closing the trace: it was killed, crashed or called _exit".to_string()
+                or_copied("without closing the trace: it was killed, crashed or called _exit")
             }
+            (None, State::Running) if self.is_copy => format!("not yet: the process runs, {CUT}"),
             (None, State::Running) => "not yet: the process runs".to_string(),
+            (None, State::Unknown) if self.is_copy => {
+                or_copied("not noted: the process was killed, crashed or called _exit")
+            }
             (None, State::Unknown) => return None,
         })
     }
@@ -92,17 +112,31 @@ fn state(recording: &dyn Recording, fact: impl Fn(&str) -> Option<String>) -> St
         && its.is_some_and(|its| Path::new(&its) == namespace);
     let path = recording.path();
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let is_it = |mapped: &PathBuf| {
+        let its = || Trace::open_ring(mapped).ok()?.fact(STARTED);
+        *mapped == path || its().is_some_and(|its| Some(its) == fact(STARTED))
+    };
     match is_here {
-        true if traces_of(pid).contains(&path) => State::Running,
+        true if traces_of(pid).iter().any(is_it) => State::Running,
         true => State::Died,
         false => State::Unknown,
     }
 }
 
+/// True if a file is younger than the trace in it, and so a copy. A packed one is none: it was made
+/// after the end.
+fn is_copy(path: &Path, started: Option<String>) -> bool {
+    let started = started.and_then(|ns| Some(Duration::from_nanos(ns.parse().ok()?)));
+    let started = started.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since + AT_ONCE));
+    let created = std::fs::metadata(path).and_then(|meta| meta.created());
+    let is_younger = created.ok().zip(started);
+    is_younger.is_some_and(|(created, started)| created > started) && !is_packed(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpushim_trace::{Trace, Writer, WriterOptions, add_fact};
+    use gpushim_trace::{Writer, WriterOptions, add_fact};
 
     fn end(facts: &[(&str, &str)]) -> (State, Option<String>, Option<String>) {
         let folder = tempfile::tempdir().expect("a folder");

@@ -32,6 +32,7 @@ mod library;
 mod limits;
 mod mempools;
 mod nvtx;
+mod one_file;
 mod oom;
 mod outside;
 mod owners;
