@@ -1,4 +1,4 @@
-//! Writes the traces of a generated job, to try `gpushim fleet` and measure it.
+//! Writes the traces of a generated job, to try `gpushim report` and measure it.
 //!
 //! Each rank repeats a step of a recording at times and with sizes of its own. Some ranks have
 //! faults, which are printed as JSON.

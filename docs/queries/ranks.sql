@@ -1,4 +1,4 @@
--- One process for each rank, as `gpushim fleet` chooses it: of those of the newest run the one that peaks highest, as
+-- One process for each rank, as `gpushim report` chooses it: of those of the newest run the one that peaks highest, as
 -- the workers of a process have its rank. Processes without a rank are each one of their own, unless others have one.
 CREATE OR REPLACE TEMPORARY VIEW ranks AS
 WITH processes AS (

@@ -9,16 +9,23 @@ use crate::recording::{is_snapshot, plain, trace_of};
 use crate::whole::folder_of;
 use gpushim_config::{Config, DEFAULT_PATTERN};
 
-/// Returns the named files, without companions of other named files.
-///
-/// A named directory stands for the traces in it, or for its snapshots if it has no trace. Without
-/// names the result is the newest file that matches the pattern in force.
+/// Returns the files of [`named`]; the recordings in a directory stand for it.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    Ok(named(files)?.iter().flat_map(|path| within(path)).collect())
+}
+
+/// Returns the named files and directories, without companions of other named files.
+///
+/// Without names the result is the newest file that matches the pattern in force.
+pub fn named(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
         let traces: HashSet<PathBuf> = files.iter().map(|path| plain(path)).collect();
         let is_part = |path: &Path| trace_of(path).is_some_and(|trace| traces.contains(&trace));
-        let named = files.iter().filter(|path| !is_part(path));
-        return Ok(named.flat_map(|path| within(path)).collect());
+        return Ok(files
+            .iter()
+            .filter(|path| !is_part(path))
+            .cloned()
+            .collect());
     }
     let pattern = Config::from_env()
         .0
@@ -32,7 +39,7 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// The traces of a directory, by their names, or else the snapshots; of anything else, and of a
 /// directory without any, the path itself.
-fn within(path: &Path) -> Vec<PathBuf> {
+pub fn within(path: &Path) -> Vec<PathBuf> {
     let is_trace = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.ends_with(".trace") || name.ends_with(".trace.gz")

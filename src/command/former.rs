@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue};
 const SUBCOMMANDS: [(&str, &str); 4] = [
     ("leaks", "`growth` now: gpushim growth FILE"),
     ("drops", "`report` now: gpushim report FILE"),
+    ("fleet", "`report` now: gpushim report DIR"),
     ("flamegraph", "`html` and `export --to folded` now"),
     ("symbols", "`pack` now: gpushim pack FILE"),
 ];

@@ -32,7 +32,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
         &[
             (
                 "report",
-                "a run on one screen: findings, figures, what held the peak",
+                "a run on one screen, or which ranks of a job stand out",
             ),
             (
                 "oom",
@@ -52,10 +52,6 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
                 "reserved memory that cannot be used, and what pins it",
             ),
             ("diff", "what changed between two runs"),
-            (
-                "fleet",
-                "which ranks of a job of hundreds are unlike the others",
-            ),
             ("check", "limits and a baseline, for CI"),
         ],
     ),

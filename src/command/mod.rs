@@ -71,7 +71,6 @@ enum Command {
     Oom(crate::oom::command::Args),
     Check(crate::check::command::Args),
     Diff(crate::diff::command::Args),
-    Fleet(crate::fleet::command::Args),
     /// Show how many bytes each NVTX range, and each iteration, allocates, keeps and frees.
     #[command(after_help = "Examples:
   gpushim phases train.trace
@@ -138,7 +137,6 @@ pub fn main() -> ExitCode {
         Command::Oom(args) => crate::oom::command::main(&args),
         Command::Check(args) => crate::check::command::main(&args),
         Command::Diff(args) => crate::diff::command::main(&args),
-        Command::Fleet(args) => crate::fleet::command::main(&args),
         Command::Phases(args) => args.each_named(PhasesReport::of),
         Command::Replay(args) => crate::replay::command::main(&args),
         Command::Tune(args) => crate::tune::command::main(&args),

@@ -9,7 +9,7 @@ use crate::output::envelope::SCHEMA;
 /// Path of the schema file.
 const FILE: &str = "docs/json.schema.json";
 
-/// The schemas of the results, and of the result of all recordings together, by subcommand.
+/// The schemas of the results, and of a job, by subcommand.
 fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Value>)> {
     fn of<T: JsonSchema>(types: &mut SchemaGenerator) -> Value {
         types.subschema_for::<T>().to_value()
@@ -25,14 +25,13 @@ fn commands(types: &mut SchemaGenerator) -> Vec<(&'static str, Value, Option<Val
         "required": ["trace", "events"],
         "additionalProperties": false,
     });
-    let job = of::<crate::report::Job>(types);
+    let job = of::<crate::fleet::Fleet>(types);
     vec![
         ("check", of::<crate::check::Checked>(types), None),
         ("config", of::<super::config::Page>(types), None),
         ("diff", of::<crate::diff::DiffReport>(types), None),
         ("doctor", of::<crate::doctor::command::Checks>(types), None),
         ("events", events, None),
-        ("fleet", of::<crate::fleet::Fleet>(types), None),
         (
             "fragmentation",
             of::<crate::fragmentation::FragmentationReport>(types),
@@ -61,16 +60,20 @@ fn envelope(command: &str, result: Value, job: Option<Value>) -> Value {
         "command": {"const": command},
         "found": {
             "type": "boolean",
-            "description": "Whether the command found what it looks for: its exit code is then 1, that of `report` 0.",
+            "description": "Whether the command found what it looks for. Its exit code is then 1; that of `report` only because of a job.",
         },
         "results": {
             "type": "array",
-            "description": "One for each recording.",
+            "description": "One for each recording; for a job the one of its worst rank.",
             "items": result,
         },
     });
     if let Some(job) = job {
-        properties["job"] = job;
+        properties["jobs"] = json!({
+            "type": "array",
+            "description": "Jobs whose ranks were compared.",
+            "items": job,
+        });
     }
     json!({
         "type": "object",

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::beside::{self, SUFFIX};
 use super::summary::RankSummary;
+use crate::cli::files;
 use crate::cli::progress::Steps;
 use crate::compress;
 use crate::error::{Result, failed};
@@ -27,6 +28,16 @@ pub struct Place {
     pub trace: Option<PathBuf>,
     /// Path of the summary, if it exists.
     pub summary: Option<PathBuf>,
+}
+
+impl Place {
+    /// Place of a trace, with the summary if one lies beside it.
+    pub fn of(trace: PathBuf) -> Place {
+        Place {
+            summary: Some(beside::path_of(&trace)).filter(|path| path.is_file()),
+            trace: Some(trace),
+        }
+    }
 }
 
 /// A process with a known summary.
@@ -56,28 +67,9 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Reads the traces and summaries below these folders, and those named directly. With `keeps`,
-    /// each summary that had to be made is attached to its trace, if its process has ended.
-    ///
-    /// # Errors
-    /// A named folder cannot be read, or contains neither traces nor summaries.
-    pub fn below(folders: &[PathBuf], keeps: bool) -> Result<Gathered> {
-        let mut places = BTreeMap::new();
-        for folder in folders {
-            find(folder, 0, &mut places)?;
-        }
-        if places.is_empty() {
-            return Err(failed!(
-                "find the ranks of a job: no *.trace, no *{SUFFIX} and no snapshot called by its rank (rank0.pickle) lies \
-                 below {}; name the folder of the traces",
-                folders
-                    .iter()
-                    .map(|folder| folder.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ));
-        }
-        let places: Vec<Place> = places.into_values().collect();
+    /// Reads the files of some processes. With `keeps`, each summary that had to be made is
+    /// attached to its trace, if its process has ended.
+    pub fn of(places: Vec<Place>, keeps: bool) -> Gathered {
         let read = each(&places, "reading ranks", |place| read(place, keeps));
         let mut gathered = Gathered::default();
         for (place, (summary, unreadable)) in places.into_iter().zip(read) {
@@ -86,8 +78,51 @@ impl Gathered {
                 .members
                 .extend(summary.map(|summary| Member { place, summary }));
         }
-        Ok(gathered)
+        gathered
     }
+}
+
+/// Returns the processes of the named files, and of the files below the named folders.
+///
+/// # Errors
+/// A named folder cannot be read, or has none.
+pub fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
+    let mut all: Vec<Place> = Vec::new();
+    let mut known = BTreeMap::new();
+    for path in named {
+        let mut found = BTreeMap::new();
+        if path.is_dir() {
+            find(path, 0, &mut found)?;
+        } else {
+            add(path, &mut found);
+        }
+        if found.is_empty() {
+            // Recordings of other programs, and traces by another name.
+            let others = files::within(path).into_iter();
+            let others = others.filter(|path| !path.is_dir());
+            found.extend(others.map(|path| (path.clone(), Place::of(path))));
+        }
+        if found.is_empty() {
+            return Err(failed!(
+                "read the trace {}: it is a folder without traces, summaries and snapshots; name one that has them",
+                path.display()
+            ));
+        }
+        for (name, place) in found {
+            let at = known.get(&name).copied();
+            match at.and_then(|at: usize| all.get_mut(at)) {
+                Some(one) if one.trace.is_none() || place.trace.is_none() => {
+                    one.trace = one.trace.take().or(place.trace);
+                    one.summary = one.summary.take().or(place.summary);
+                }
+                _ => {
+                    known.insert(name, all.len());
+                    all.push(place);
+                }
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Calls `work` for each element on all cores. The results are in the order of the elements.
@@ -132,17 +167,8 @@ pub fn each<T: Sync, A: Send>(
 /// counts the levels below the named folder.
 ///
 /// # Errors
-/// The path cannot be read, or is a file that is neither a trace nor a summary.
-pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) -> Result<()> {
-    if !path.is_dir() {
-        return match add(path, places) {
-            true => Ok(()),
-            false => Err(failed!(
-                "read {}: it is neither a folder nor a trace or summary",
-                path.display()
-            )),
-        };
-    }
+/// The folder cannot be read.
+fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) -> Result<()> {
     let entries = std::fs::read_dir(path);
     let entries = entries.map_err(|error| failed!("read {}: {error}", path.display()))?;
     for entry in entries.flatten() {
@@ -161,27 +187,25 @@ pub fn find(path: &Path, depth: usize, places: &mut BTreeMap<PathBuf, Place>) ->
     Ok(())
 }
 
-/// Adds a file to its place. Returns false if it is neither a trace nor a summary.
-fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> bool {
+/// Adds a trace or a summary to its place. Other files are left out.
+fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-        return false;
+        return;
     };
     if name.starts_with('.') {
-        return false;
+        return;
     }
     if let Some(trace) = name.strip_suffix(SUFFIX) {
         let place = places.entry(path.with_file_name(trace)).or_default();
         place.summary = Some(path.to_path_buf());
-        return true;
+        return;
     }
     let is_trace = name.ends_with(".trace") || name.ends_with(".trace.gz");
     // A snapshot belongs to a job only if its name contains a rank.
     let is_trace = is_trace || (is_snapshot(path) && rank_by_name(path).is_some());
     if is_trace && path.is_file() {
-        let place = places.entry(plain(path)).or_default();
-        place.trace = Some(path.to_path_buf());
+        places.insert(plain(path), Place::of(path.to_path_buf()));
     }
-    is_trace
 }
 
 /// The summary of a process, if there is one, and the files that could not be read.
@@ -210,7 +234,7 @@ pub fn read(place: &Place, keeps: bool) -> Read {
         return (kept, unreadable);
     };
     if let Some(summary) = &kept
-        && (is_last(summary) || !has_more(trace, summary))
+        && (summary.is_last() || !has_more(trace, summary))
     {
         return (kept, unreadable);
     }
@@ -235,10 +259,6 @@ pub fn read(place: &Place, keeps: bool) -> Read {
             (kept, unreadable)
         }
     }
-}
-
-fn is_last(summary: &RankSummary) -> bool {
-    matches!(summary.end.state, State::Ended | State::Died)
 }
 
 /// True if a trace has more events than its summary.
@@ -275,8 +295,14 @@ mod tests {
         let all: Vec<_> = places.values().map(has).collect();
         let by_name = [(true, true), (true, false), (false, true), (true, false)];
         assert_eq!(all, by_name);
-        let error = find(&within.join("notes.txt"), 0, &mut places);
-        assert!(error.is_err());
+        // A file by another name is a recording of its own, and one that is named twice is two.
+        let named = ["notes.txt", "0.trace.gz", "1.trace", "1.trace"];
+        let all = super::places(&named.map(|name| within.join(name))).expect("found");
+        let all: Vec<_> = all.iter().map(has).collect();
+        assert_eq!(
+            all,
+            [(true, false), (true, true), (true, false), (true, false)]
+        );
     }
 
     #[test]

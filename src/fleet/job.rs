@@ -1,17 +1,22 @@
-//! Figures and outliers of the ranks of a job.
+//! Answer about a job: its ranks and their outliers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
+use super::figures::{OfFunction, OfPhase, Totals, functions, phases, totals};
 use super::gather::{Gathered, Member, Unreadable};
 use super::judge;
 use super::outlier::{Kind, Outlier};
-use super::summary::{OverTime, RankSummary};
+use super::summary::RankSummary;
+use crate::output::answer::layer_name;
+use crate::report::{Finding, FindingKind};
 use crate::top::State;
+use gpushim_trace::Layer;
 
-/// Most functions in the list of a job.
-const FUNCTIONS: usize = 10;
+#[cfg(test)]
+mod tests;
 
 /// A job.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +38,8 @@ pub struct Fleet {
     pub last_wall_ns: u64,
     /// Figures of all ranks.
     pub totals: Totals,
+    /// The rank with the highest peak, empty if no rank is known.
+    pub highest: String,
     /// The functions that held most at the peaks of all ranks together.
     pub functions: Vec<OfFunction>,
     /// The phases.
@@ -44,94 +51,6 @@ pub struct Fleet {
     /// The files of each rank, in the same order.
     #[serde(skip)]
     pub members: Vec<Member>,
-}
-
-/// Figures of all ranks.
-#[derive(Clone, Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Totals {
-    /// Hosts.
-    pub hosts: usize,
-    /// Ranks that run, ended or died, and ranks in an unknown state.
-    pub running: usize,
-    /// Ranks that noted their end.
-    pub ended: usize,
-    /// Ranks whose process is gone without a note.
-    pub died: usize,
-    /// Peaks, bytes.
-    pub peak: Spread,
-    /// Most bytes held from the driver.
-    pub reserved: Spread,
-    /// Iterations.
-    pub iterations: Spread,
-    /// Median time of an iteration, ns.
-    pub iteration_ns: Spread,
-    /// Events that were lost.
-    pub events_lost: u64,
-    /// Requests that ran out of memory.
-    pub out_of_memory: u64,
-}
-
-/// A quantity over all ranks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Spread {
-    /// Of all ranks together.
-    pub sum: u64,
-    /// The least of any.
-    pub least: u64,
-    /// A tenth of the ranks has less.
-    pub p10: u64,
-    /// The middle one.
-    pub median: u64,
-    /// A tenth has more.
-    pub p90: u64,
-    /// The most of any.
-    pub most: u64,
-}
-
-impl Spread {
-    /// Computes the figures of some values; all are 0 if there are no values.
-    pub fn of(values: impl Iterator<Item = u64>) -> Spread {
-        let mut values: Vec<u64> = values.collect();
-        values.sort_unstable();
-        let last = values.len().saturating_sub(1);
-        let at = |tenths: usize| values.get(last * tenths / 10).copied().unwrap_or(0);
-        Spread {
-            sum: values
-                .iter()
-                .fold(0, |sum, value| sum.saturating_add(*value)),
-            least: at(0),
-            p10: at(1),
-            median: at(5),
-            p90: at(9),
-            most: at(10),
-        }
-    }
-}
-
-/// Memory of a function at the peaks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OfFunction {
-    /// The function with its place, empty for blocks without a stack.
-    pub function: String,
-    /// Bytes, of all ranks together.
-    pub bytes: u64,
-    /// Ranks among whose first functions it is.
-    pub ranks: usize,
-}
-
-/// A phase over all ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct OfPhase {
-    /// Its name.
-    pub name: String,
-    /// The most that was live in it, bytes.
-    pub peak: Spread,
-    /// The rank with the highest peak.
-    pub highest: String,
 }
 
 /// One rank.
@@ -166,11 +85,10 @@ pub struct RankRow {
     pub iteration_ns: Option<u64>,
     /// The kinds of outliers that it is.
     pub outlier: Vec<Kind>,
+    /// The kinds of its findings, as its report has them.
+    pub findings: Vec<String>,
     /// When it started, ns since the first rank did.
     pub started_ns: u64,
-    /// Live bytes of the rank over time.
-    #[serde(skip)]
-    pub over_time: OverTime,
 }
 
 impl Fleet {
@@ -213,6 +131,7 @@ impl Fleet {
             started_wall_ns,
             last_wall_ns: last_wall_ns.unwrap_or(0),
             totals: totals(&summaries),
+            highest: String::new(),
             functions: functions(&summaries),
             phases: phases(&summaries),
             outliers: judge::outliers(&summaries),
@@ -224,6 +143,9 @@ impl Fleet {
             members: Vec::new(),
         };
         fleet.members = members;
+        fleet.highest = fleet
+            .highest_row()
+            .map_or(String::new(), |(_, row)| row.name.clone());
         fleet.settle();
         fleet
     }
@@ -233,33 +155,98 @@ impl Fleet {
         !self.outliers.is_empty() || !self.missing.is_empty()
     }
 
+    /// Returns the rank with the highest peak, with its index.
+    pub fn highest_row(&self) -> Option<(usize, &RankRow)> {
+        // The first rank of several with the same peak.
+        let ranks = self.ranks.iter().enumerate().rev();
+        ranks.max_by_key(|(_, row)| row.peak)
+    }
+
+    /// Returns the trace of the rank that stands out most, or else of the one with the highest
+    /// peak.
+    pub fn worst(&self) -> Option<&Path> {
+        let outliers = self.outliers.iter().flat_map(|one| one.members.first());
+        let highest = self.highest_row().map(|(index, _)| index);
+        let mut members = outliers.copied().chain(highest);
+        members.find_map(|index| self.trace(index))
+    }
+
+    /// Returns the trace of the rank at an index.
+    pub fn trace(&self, index: usize) -> Option<&Path> {
+        self.members.get(index)?.place.trace.as_deref()
+    }
+
+    /// Returns the finding of a rank that holds more than the others, for its report.
+    pub fn finding_of(&self, trace: &Path) -> Option<Finding> {
+        let index = (0..self.members.len()).find(|index| self.trace(*index) == Some(trace))?;
+        let (summaries, row) = (self.summaries(), self.ranks.get(index)?);
+        let mut outliers = judge::outliers(&summaries).into_iter();
+        let is_its = |one: &Outlier| one.kind == Kind::Imbalance && one.members == [index];
+        let one = outliers.find(is_its)?;
+        if row.peak <= self.totals.peak.median {
+            return None;
+        }
+        let of = &self.members.get(index)?.summary.main_device()?.of;
+        let mut layers = [Layer::Tensor, Layer::Device].into_iter().map(layer_name);
+        Some(Finding {
+            kind: FindingKind::Imbalance,
+            of: layers.find(|name| name == of)?,
+            text: one.text,
+            bytes: one.bytes,
+            per_iteration: None,
+            kept_by: None,
+            site: None,
+            sure: one.sure,
+            why: one.why,
+            fix: None,
+            next: self.diff_of(index)?,
+        })
+    }
+
+    /// Returns the command that compares a rank with the usual rank whose peak is nearest to the
+    /// median.
+    pub fn diff_of(&self, index: usize) -> Option<String> {
+        let usual = self.ranks.iter().enumerate();
+        let usual = usual.filter(|(_, row)| row.outlier.is_empty());
+        let usual = usual.filter_map(|(at, row)| Some((row.peak, self.trace(at)?.display())));
+        let median = self.totals.peak.median;
+        let (_, usual) = usual.min_by_key(|(peak, _)| peak.abs_diff(median))?;
+        Some(format!(
+            "gpushim diff {usual} {}",
+            self.trace(index)?.display()
+        ))
+    }
+
+    fn summaries(&self) -> Vec<&RankSummary> {
+        self.members.iter().map(|member| &member.summary).collect()
+    }
+
     /// Merges outliers of the same kind by function, text or host. Then sets the names of their
     /// ranks, and the kinds of outliers in the rows of the ranks.
     fn settle(&mut self) {
-        let mut all: Vec<Outlier> = Vec::new();
+        let mut all: Vec<(Option<String>, Outlier)> = Vec::new();
         for one in std::mem::take(&mut self.outliers) {
-            let function = |of: &Outlier| of.site.as_ref().map(|site| site.short.clone());
-            let host = |of: &Outlier| {
-                let row = of.members.first().and_then(|index| self.ranks.get(*index));
-                row.map(|row| row.host.clone())
+            let alike = match one.kind {
+                Kind::OtherSettings => Some(one.text.clone()),
+                Kind::Leak | Kind::OutOfMemory | Kind::Imbalance | Kind::OtherModel => {
+                    one.site.as_ref().map(|site| site.short.clone())
+                }
+                // A node failure ends all ranks of the node.
+                Kind::Died | Kind::Straggler => {
+                    let row = one.members.first().and_then(|index| self.ranks.get(*index));
+                    row.map(|row| row.host.clone())
+                }
+                Kind::Missing => None,
             };
-            let is_same = |known: &&mut Outlier| {
-                known.kind == one.kind
-                    && match one.kind {
-                        Kind::OtherSettings => known.text == one.text,
-                        Kind::Leak | Kind::OutOfMemory | Kind::Imbalance | Kind::OtherModel => {
-                            function(known).is_some() && function(known) == function(&one)
-                        }
-                        // A node failure ends all ranks of the node.
-                        Kind::Died | Kind::Straggler => host(known) == host(&one),
-                        Kind::Missing => false,
-                    }
-            };
-            match all.iter_mut().find(is_same) {
-                Some(known) => known.members.extend(one.members),
-                None => all.push(one),
+            let known = all
+                .iter_mut()
+                .find(|(known, of)| of.kind == one.kind && alike.is_some() && *known == alike);
+            match known {
+                Some((_, known)) => known.members.extend(one.members),
+                None => all.push((alike, one)),
             }
         }
+        let mut all: Vec<Outlier> = all.into_iter().map(|(_, one)| one).collect();
         for one in &mut all {
             one.members.sort_unstable();
             for member in &one.members {
@@ -360,82 +347,13 @@ fn row(member: &Member, started: u64) -> RankRow {
         per_iteration: iterations.map(|of| of.per_iteration),
         iteration_ns: iterations.map(|of| of.median_ns),
         outlier: Vec::new(),
+        findings: kinds_of(&summary.findings),
         started_ns: process.started_wall_ns.saturating_sub(started),
-        over_time: summary.over_time.clone(),
     }
 }
 
-fn totals(ranks: &[&RankSummary]) -> Totals {
-    let hosts: BTreeSet<&str> = ranks
-        .iter()
-        .map(|rank| rank.process.host.as_str())
-        .collect();
-    let of = |state| ranks.iter().filter(|rank| rank.end.state == state).count();
-    let iterations = || ranks.iter().filter_map(|rank| rank.iterations.as_ref());
-    let sum = |of: fn(&RankSummary) -> u64| {
-        let all = ranks.iter().map(|rank| of(rank));
-        all.fold(0_u64, u64::saturating_add)
-    };
-    Totals {
-        hosts: hosts.len(),
-        running: of(State::Running),
-        ended: of(State::Ended),
-        died: of(State::Died),
-        peak: Spread::of(ranks.iter().map(|rank| rank.peak())),
-        reserved: Spread::of(
-            (ranks.iter()).map(|rank| rank.main_device().map_or(0, |of| of.reserved_peak)),
-        ),
-        iterations: Spread::of(iterations().map(|of| of.count)),
-        iteration_ns: Spread::of(iterations().map(|of| of.median_ns)),
-        events_lost: sum(|rank| rank.events.lost),
-        out_of_memory: sum(|rank| rank.out_of_memory),
-    }
-}
-
-fn functions(ranks: &[&RankSummary]) -> Vec<OfFunction> {
-    let mut all: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
-    for rank in ranks {
-        for holder in rank.main_device().map_or(&[][..], |device| &device.holders) {
-            let of = all.entry(&holder.site.function).or_default();
-            of.0 = of.0.saturating_add(holder.bytes);
-            of.1 += 1;
-        }
-    }
-    let of = |(function, (bytes, ranks)): (&str, (u64, usize))| OfFunction {
-        function: function.to_string(),
-        bytes,
-        ranks,
-    };
-    let mut all: Vec<OfFunction> = all.into_iter().map(of).collect();
-    all.sort_by_key(|of| std::cmp::Reverse(of.bytes));
-    all.truncate(FUNCTIONS);
-    all
-}
-
-fn phases(ranks: &[&RankSummary]) -> Vec<OfPhase> {
-    let mut names: Vec<&str> = Vec::new();
-    let mut peaks: BTreeMap<&str, Vec<(u64, usize)>> = BTreeMap::new();
-    for (index, rank) in ranks.iter().enumerate() {
-        for phase in &rank.phases {
-            if !peaks.contains_key(phase.name.as_str()) {
-                names.push(&phase.name);
-            }
-            let of = peaks.entry(&phase.name).or_default();
-            of.push((phase.peak, index));
-        }
-    }
-    let of = |name: &str| {
-        let peaks = peaks.get(name).map_or(&[][..], Vec::as_slice);
-        // The first rank of several with the same peak.
-        let highest = peaks.iter().rev().max_by_key(|(peak, _)| *peak);
-        let highest = highest.and_then(|(_, index)| ranks.get(*index));
-        OfPhase {
-            name: name.to_string(),
-            peak: Spread::of(peaks.iter().map(|(peak, _)| *peak)),
-            highest: highest
-                .and_then(|rank| rank.process.rank)
-                .map_or(String::new(), |rank| rank.to_string()),
-        }
-    };
-    names.into_iter().map(of).collect()
+fn kinds_of(findings: &[super::summary::Finding]) -> Vec<String> {
+    let mut kinds: Vec<String> = findings.iter().map(|one| one.kind.clone()).collect();
+    kinds.dedup();
+    kinds
 }

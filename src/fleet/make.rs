@@ -1,6 +1,6 @@
 //! Builds the summary of a recording from its report.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::summary::{
     Device, Finding, Holder, Iterations, Kept, OverTime, Phase, Process, RankSummary, Site, VERSION,
@@ -44,10 +44,16 @@ impl RankSummary {
         RankSummary {
             gpushim_summary: VERSION,
             gpushim: env!("CARGO_PKG_VERSION").to_string(),
-            written_wall_ns: wall_ns(),
+            written_wall_ns: SystemTime::UNIX_EPOCH
+                .elapsed()
+                .map_or(0, |since| since.as_nanos() as u64),
             trace: name.to_string_lossy().into_owned(),
             format: report.format.clone(),
-            process: process(report),
+            process: process_of(
+                &report.facts,
+                report.started_wall_ns,
+                report.summary.last_ns,
+            ),
             end: End::of(recording),
             events: Kept {
                 recorded: report.summary.events.recorded,
@@ -77,12 +83,6 @@ impl RankSummary {
     }
 }
 
-/// Current time, ns since 1970.
-fn wall_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
-}
-
 fn first(texts: &[String], most: usize) -> Vec<String> {
     texts.iter().take(most).map(|text| cut(text)).collect()
 }
@@ -91,17 +91,27 @@ fn cut(text: &str) -> String {
     crate::cut::shortened(text, LETTERS)
 }
 
-fn process(report: &Report) -> Process {
-    let number = |key| report.fact(key).and_then(|value| value.parse().ok());
+/// Builds the process from the facts of its recording.
+pub(super) fn process_of(
+    facts: &[(String, String)],
+    started_wall_ns: u64,
+    last_ns: u64,
+) -> Process {
+    let fact = |key| {
+        let mut facts = facts.iter();
+        facts.find(|(name, _)| name == key).map(|(_, value)| value)
+    };
+    let number = |key| fact(key).and_then(|value| value.parse().ok());
+    let text = |key| fact(key).map_or(String::new(), |value| cut(value));
     Process {
-        host: cut(report.fact("host").unwrap_or_default()),
+        host: text("host"),
         pid: number("pid"),
         rank: number("rank"),
         world: number("world"),
-        job: report.fact("job").map(cut),
-        started_wall_ns: report.started_wall_ns,
-        last_ns: report.summary.last_ns,
-        argv: cut(report.fact("argv").unwrap_or_default()),
+        job: fact("job").map(|job| cut(job)),
+        started_wall_ns,
+        last_ns,
+        argv: text("argv"),
     }
 }
 
@@ -133,22 +143,15 @@ fn devices(
 ) -> Vec<Device> {
     let figures = report.summary.devices.iter();
     let device = |of: &report::DeviceFigures| {
-        let gauge = of
-            .tensors
-            .as_ref()
-            .map_or(of.requested, |tensors| tensors.tensors);
-        let layer = match of.tensors {
-            Some(_) => Layer::Tensor,
-            None => Layer::Device,
+        let (layer, gauge, allocated_end, reserved) = match &of.tensors {
+            Some(tensors) => (
+                Layer::Tensor,
+                tensors.tensors,
+                tensors.allocated_end,
+                (tensors.reserved_peak, tensors.reserved_end),
+            ),
+            None => (Layer::Device, of.requested, of.allocated.end, (0, 0)),
         };
-        let (allocated_end, framework_end) = match &of.tensors {
-            Some(tensors) => (tensors.allocated_end, tensors.reserved_end),
-            None => (of.allocated.end, 0),
-        };
-        let framework_peak = of
-            .tensors
-            .as_ref()
-            .map_or(0, |tensors| tensors.reserved_peak);
         let peaks = main.map_or(&[][..], |layer| &layer.peaks);
         let peak = peaks.iter().find(|(peak, _)| {
             peak.focus.layer == layer
@@ -163,9 +166,8 @@ fn devices(
             .iter()
             .map(|held| (held.stack, held.blocks, held.bytes));
         let holders = holders(held, names);
-        let named = holders
-            .iter()
-            .fold(0_u64, |sum, holder| sum.saturating_add(holder.bytes));
+        let named = holders.iter().map(|holder| holder.bytes);
+        let named = named.fold(0, u64::saturating_add);
         let gpu = of.device.and_then(|ordinal| recording.gpu(ordinal));
         Device {
             device: of.device,
@@ -176,8 +178,8 @@ fn devices(
             peak_ns: gauge.peak_ns.unwrap_or(0),
             end: gauge.end,
             allocated_end,
-            reserved_peak: of.reserved.peak.max(framework_peak),
-            reserved_end: of.reserved.end.max(framework_end),
+            reserved_peak: of.reserved.peak.max(reserved.0),
+            reserved_end: of.reserved.end.max(reserved.1),
             others: gauge.peak.saturating_sub(named),
             holders,
         }

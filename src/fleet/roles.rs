@@ -27,7 +27,12 @@ pub struct Alone {
 impl Alone {
     /// Difference from the usual value, as a share of it.
     pub fn share(&self) -> f64 {
-        (self.value - self.usual).abs() / self.usual.max(f64::MIN_POSITIVE)
+        self.apart() / self.usual.max(f64::MIN_POSITIVE)
+    }
+
+    /// Difference from the usual value.
+    pub fn apart(&self) -> f64 {
+        (self.value - self.usual).abs()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::top::End;
+use crate::top::{End, State};
 
 /// Version of the file. It increases if a field is removed or changes its meaning, not if one is
 /// added.
@@ -240,6 +240,11 @@ impl RankSummary {
     /// Highest peak of the devices, bytes.
     pub fn peak(&self) -> u64 {
         self.main_device().map_or(0, |device| device.peak)
+    }
+
+    /// True if the process has ended, so that its trace gets no more events.
+    pub fn is_last(&self) -> bool {
+        matches!(self.end.state, State::Ended | State::Died)
     }
 
     /// Wall clock at the last event, ns since 1970.

@@ -1,15 +1,17 @@
 //! Text of a job for a terminal.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::job::{Fleet, Spread};
+use super::figures::Spread;
+use super::job::Fleet;
 use super::outlier::{Kind, Outlier};
-use super::summary::Site;
+use crate::output::answer::plural;
 use crate::output::escape::shown;
-use crate::output::style::{self, Style, marked, verdict};
+use crate::output::numbered::{numbered, sureness};
+use crate::output::style::{Style, verdict};
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, span};
-use crate::output::wrap::paragraph;
 
 /// Most ranks in a sentence.
 const NAMED: usize = 8;
@@ -17,6 +19,8 @@ const NAMED: usize = 8;
 const OUTLIERS: usize = 20;
 /// Most rows in each table.
 const ROWS: usize = 10;
+/// Most ranks that have a row each.
+const FEW: usize = 16;
 
 impl fmt::Display for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,58 +33,26 @@ impl fmt::Display for Fleet {
         if more > 0 {
             writeln!(f, "  and {more} more files that cannot be read")?;
         }
+        if !self.outliers.is_empty() {
+            writeln!(f)?;
+        }
         for (index, one) in self.outliers.iter().take(OUTLIERS).enumerate() {
-            outlier(index + 1, one, f)?;
+            f.write_str(&outlier(index + 1, one))?;
         }
         let more = self.outliers.len().saturating_sub(OUTLIERS);
         if more > 0 {
-            writeln!(f, "\nand {more} more, which --format json and --html show")?;
-        }
-        if self.ranks.is_empty() {
-            return Ok(());
-        }
-        writeln!(f, "\n{}", self.spreads())?;
-        if !self.functions.is_empty() {
             writeln!(
                 f,
-                "{}",
-                marked(Style::Heading, "Held at the peaks, all ranks together")
+                "  and {more} more, which --format json and `gpushim html` show"
             )?;
-            for of in self.functions.iter().take(ROWS) {
-                let name = match of.function.as_str() {
-                    "" => "no stack recorded".to_string(),
-                    name => shown(&crate::cut::shortened(
-                        name,
-                        style::row().saturating_sub(30),
-                    )),
-                };
-                let ranks = if of.ranks == 1 { "rank " } else { "ranks" };
-                writeln!(
-                    f,
-                    "{:>12}  {:>5} {ranks}  {name}",
-                    bytes(of.bytes),
-                    of.ranks
-                )?;
+        }
+        let has_few = self.ranks.len() <= FEW;
+        let [ranks, spreads, functions, phases] = self.tables(if has_few { FEW } else { ROWS });
+        let figures = if has_few { ranks } else { spreads };
+        for table in [figures, functions, phases] {
+            if !table.is_empty() {
+                write!(f, "\n{table}")?;
             }
-        }
-        let mut phases = Table::new([
-            ("phase", Align::Left),
-            ("least", Align::Right),
-            ("median", Align::Right),
-            ("most", Align::Right),
-            ("by rank", Align::Right),
-        ]);
-        for phase in self.phases.iter().take(ROWS) {
-            phases.row([
-                phase.name.clone(),
-                bytes(phase.peak.least),
-                bytes(phase.peak.median),
-                bytes(phase.peak.most),
-                phase.highest.clone(),
-            ]);
-        }
-        if !phases.is_empty() {
-            write!(f, "\n{phases}")?;
         }
         Ok(())
     }
@@ -93,38 +65,140 @@ impl Fleet {
             .job
             .as_ref()
             .map_or(String::new(), |job| format!("Job {job}: "));
-        let hosts = match self.totals.hosts {
-            1 => "1 host".to_string(),
-            hosts => format!("{} hosts", count(hosts as u64)),
-        };
-        let mut text = format!("{job}{} ranks on {hosts}", count(self.ranks.len() as u64));
-        let mut kinds: Vec<String> = Vec::new();
-        let all = [
-            (Kind::OutOfMemory, "ran out of memory"),
-            (Kind::Died, "died"),
-            (Kind::Missing, "missing"),
-            (Kind::Leak, "leak"),
-            (Kind::OtherModel, "run another model"),
-            (Kind::OtherSettings, "have other settings"),
-            (Kind::Imbalance, "out of balance"),
-            (Kind::Straggler, "slower or behind"),
-        ];
-        for (kind, words) in all {
-            let of = self.outliers.iter().filter(|one| one.kind == kind);
-            let many: usize = of.map(|one| one.ranks.len()).sum();
+        let many = plural(self.ranks.len() as u64, "rank");
+        let mut text = format!(
+            "{job}{many} on {}",
+            plural(self.totals.hosts as u64, "host")
+        );
+        let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
+        for one in &self.outliers {
+            *kinds.entry(one.kind).or_default() += one.ranks.len();
+        }
+        let kinds = kinds.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(kind, many)| format!("{} {}", count(*many as u64), kind.name()))
+            .collect();
+        match (kinds.is_empty(), self.ranks.len()) {
+            (true, 0 | 1) => text.push('.'),
+            (true, _) => text.push_str(", none of which is unlike the others."),
+            (false, _) => text.push_str(&format!("; unlike the others: {}.", kinds.join(", "))),
+        }
+        if let Some((_, highest)) = self.highest_row().filter(|_| self.ranks.len() > 1) {
+            text.push_str(&format!(
+                " Rank {} peaks highest, at {} after {}.",
+                highest.name,
+                bytes(highest.peak),
+                span(highest.started_ns.saturating_add(highest.peak_ns))
+            ));
+        }
+        let with = self.ranks.iter().filter(|rank| !rank.findings.is_empty());
+        let with: Vec<String> = with.map(|rank| rank.name.clone()).collect();
+        if !with.is_empty() && with.len() < self.ranks.len() {
+            let verb = if with.len() == 1 { "has" } else { "have" };
+            text.push_str(&format!(" Only {} {verb} findings.", ranks(&with)));
+        }
+        for (many, what, how) in [
+            (
+                self.other_processes,
+                "more recording",
+                "left out: workers, or an earlier run of a rank",
+            ),
+            (self.unreadable.len(), "file", "not readable"),
+        ] {
+            let are = if many == 1 { "is" } else { "are" };
             if many > 0 {
-                kinds.push(format!("{} {words}", count(many as u64)));
+                text.push_str(&format!(" {} {are} {how}.", plural(many as u64, what)));
             }
         }
-        match kinds.is_empty() {
-            true => text.push_str(": none is unlike the others."),
-            false => text.push_str(&format!(": {}.", kinds.join(", "))),
-        }
-        if !self.unreadable.is_empty() {
-            let files = self.unreadable.len() as u64;
-            text.push_str(&format!(" {} files cannot be read.", count(files)));
-        }
         text
+    }
+
+    /// Returns tables of the ranks, of figures over all ranks, of functions at the peaks and of
+    /// phases. Each has at most `most` rows.
+    pub fn tables(&self, most: usize) -> [Table; 4] {
+        [
+            self.rows(most),
+            self.spreads(),
+            self.held(most),
+            self.phases(most),
+        ]
+    }
+
+    fn rows(&self, most: usize) -> Table {
+        let mut table = Table::new([
+            ("rank", Align::Left),
+            ("gpu", Align::Right),
+            ("peak", Align::Right),
+            ("at", Align::Right),
+            ("reserved", Align::Right),
+            ("at the end", Align::Right),
+            ("iterations", Align::Right),
+            ("", Align::Left),
+        ]);
+        for rank in self.ranks.iter().take(most) {
+            let outliers = rank.outlier.iter().map(|kind| kind.name());
+            let mut notes: Vec<&str> = outliers.collect();
+            for kind in &rank.findings {
+                if !notes.contains(&kind.as_str()) {
+                    notes.push(kind);
+                }
+            }
+            if rank.name == self.highest {
+                notes.insert(0, "highest");
+            }
+            let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
+            table.row([
+                rank.name.clone(),
+                or_none(rank.device.map(|device| device.to_string())),
+                bytes(rank.peak),
+                span(rank.started_ns.saturating_add(rank.peak_ns)),
+                bytes(rank.reserved),
+                bytes(rank.end),
+                or_none(rank.iterations.map(count)),
+                notes.join(", "),
+            ]);
+        }
+        table
+    }
+
+    fn held(&self, most: usize) -> Table {
+        let mut table = Table::new([
+            ("held at the peaks", Align::Right),
+            ("by ranks", Align::Right),
+            ("function", Align::Left),
+        ]);
+        for of in self.functions.iter().take(most) {
+            let function = match of.function.as_str() {
+                "" => "no stack recorded",
+                function => function,
+            };
+            table.row([
+                bytes(of.bytes),
+                count(of.ranks as u64),
+                function.to_string(),
+            ]);
+        }
+        table
+    }
+
+    fn phases(&self, most: usize) -> Table {
+        let mut table = Table::new([
+            ("phase", Align::Left),
+            ("least", Align::Right),
+            ("median", Align::Right),
+            ("most", Align::Right),
+            ("by rank", Align::Right),
+        ]);
+        for phase in self.phases.iter().take(most) {
+            table.row([
+                phase.name.clone(),
+                bytes(phase.peak.least),
+                bytes(phase.peak.median),
+                bytes(phase.peak.most),
+                phase.highest.clone(),
+            ]);
+        }
+        table
     }
 
     fn spreads(&self) -> Table {
@@ -159,36 +233,31 @@ impl Fleet {
     }
 }
 
-fn outlier(number: usize, one: &Outlier, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let title = format!("{number}. {}: {}", one.kind.name(), ranks(&one.ranks));
+fn outlier(number: usize, one: &Outlier) -> String {
     let style = match one.sure {
         true => Style::Bad,
         false => Style::Warn,
     };
-    writeln!(f, "\n{}", marked(style, &shown(&title)))?;
-    let mut line = |label: &str, text: &str| {
-        f.write_str(&paragraph(
-            &format!("   {label:<7}"),
-            &shown(text),
-            style::line(),
-        ))
-    };
-    line("", &one.text)?;
-    if let Some(Site { short, frames, .. }) =
-        one.site.as_ref().filter(|site| !site.short.is_empty())
-    {
-        let way: Vec<&str> = frames.iter().skip(1).map(String::as_str).take(2).collect();
-        let by = match way.is_empty() {
-            true => String::new(),
-            false => format!(", called by {}", way.join(", by ")),
-        };
-        line("at", &format!("{short}{by}"))?;
-    }
-    line(if one.sure { "sure" } else { "likely" }, &one.why)?;
-    if let Some(next) = &one.next {
-        line("more", next)?;
-    }
-    Ok(())
+    let place = one.site.as_ref().filter(|site| !site.short.is_empty());
+    let place = place.map(|site| {
+        let callers = site.frames.iter().skip(1).take(2).cloned();
+        let callers: Vec<String> = callers.collect();
+        match callers.is_empty() {
+            true => shown(&site.short),
+            false => shown(&format!(
+                "{}, called by {}",
+                site.short,
+                callers.join(", by ")
+            )),
+        }
+    });
+    let lines = [
+        ("where", place),
+        (sureness(one.sure), Some(shown(&one.why))),
+        ("more", one.next.as_ref().map(|next| shown(next))),
+    ];
+    let text = format!("{}, {}: {}", one.kind.name(), ranks(&one.ranks), one.text);
+    numbered(number, style, &shown(&text), &lines)
 }
 
 /// Formats ranks as `rank 3` or `ranks 3, 7-9, 12`; consecutive numbers are merged.

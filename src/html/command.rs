@@ -1,43 +1,57 @@
 //! `gpushim html`: a trace as a page to look at and to pass on.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::page;
+use super::{job, page};
 use crate::cli::files;
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
-use crate::cli::terminal::print_text;
+use crate::cli::terminal::{complain, print_text};
 use crate::error::{Result, failed};
+use crate::fleet::{Fleet, Gathered, Sorted};
 use crate::loops::Given;
 use crate::output::escape::shown;
 use crate::output::units;
 use crate::recording::{self, Recording};
-use crate::whole::{Readers, write_whole};
+use crate::whole::{Readers, folder_of, write_whole};
+
+/// Most traces of outliers that are opened.
+const OPENED: usize = 20;
 
 /// Write one self-contained HTML page: timeline, blocks over addresses, flame graph, tables.
 ///
-/// Several traces, such as the ranks of one job, share one page. The page needs no network and no
-/// server: open it in a browser, or send the file.
+/// Several traces share one page. A folder with the ranks of a job makes the page of the job: which
+/// ranks stand out, a map of all ranks over time, and links to the pages of ranks that lie beside
+/// it. The page needs no network and no server: open it in a browser, or send the file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim html train.trace  # writes train.html
-  gpushim html -o job.html rank0.trace rank1.trace")]
+  gpushim html rank0.trace rank1.trace  # both in one page
+  gpushim html -o job.html /shared/job7  # which of its ranks stand out")]
 pub struct Args {
-    /// Trace files; the newest in the current directory if none is named.
+    /// Trace files, or folders; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
     #[command(flatten)]
     iteration: IterationArg,
-    /// The output file; `-` is standard output [default: the trace's name with .html, in the current
-    /// directory].
+    /// The output file; `-` is standard output [default: the trace's name with .html, or job.html, in
+    /// the current directory].
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
+    let named = files::named(&args.files)?;
+    if named.iter().any(|path| path.is_dir()) {
+        let ranks = Sorted::of(&named, None)?.ranks;
+        if !ranks.is_empty() {
+            let jobs = Fleet::all(Gathered::of(ranks, false), None);
+            return write_job(args, jobs);
+        }
+    }
     let mut opened = Vec::new();
-    let paths = files::named_or_newest(&args.files)?;
+    let paths = files::named_or_newest(&named)?;
     let outcome = recordings::each_on_its_own(&paths, recording::open, |_, recording| {
         let given = args.iteration.find_in_all(&*recording)?;
         opened.push((recording, given));
@@ -50,32 +64,47 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let Some((first, _)) = recordings.first() else {
         return Ok(outcome);
     };
-    let path = args
-        .output
-        .clone()
-        .unwrap_or_else(|| default_path(first.path(), recordings.len()));
-    if path == Path::new("-") {
-        page::write_page(&recordings, &mut io::stdout().lock())?;
-        return Ok(outcome);
+    let default = job::default_path(first.path(), recordings.len());
+    write(args, default, |_, out| page::write_page(&recordings, out))?;
+    Ok(outcome)
+}
+
+/// Writes the page of the jobs of a folder.
+fn write_job(args: &Args, mut jobs: Vec<Fleet>) -> Result<Outcome> {
+    for job in &mut jobs {
+        job.open_outliers(OPENED);
+        job.unreadable.iter().for_each(|file| complain(&file.why));
     }
-    let failed = |error: &dyn std::fmt::Display| {
+    let is_whole = jobs.iter().all(|job| job.unreadable.is_empty());
+    write(args, PathBuf::from("job.html"), |folder, out| {
+        job::write_page(&jobs, folder, out)
+    })?;
+    Ok(match is_whole {
+        true => Outcome::Fine,
+        false => Outcome::Failed,
+    })
+}
+
+/// Writes a page to the named file or to `default`. `page` gets the folder of the file.
+fn write(
+    args: &Args,
+    default: PathBuf,
+    page: impl Fn(Option<&Path>, &mut dyn Write) -> Result<()>,
+) -> Result<()> {
+    let path = args.output.clone().unwrap_or(default);
+    if path == Path::new("-") {
+        return page(None, &mut io::stdout().lock());
+    }
+    write_whole(&path, Readers::Owner, |out| {
+        page(Some(folder_of(&path)), out)
+    })
+    .map_err(|error| {
         failed!(
             "write {}: {error}; choose another place with -o",
             path.display()
         )
-    };
-    write_whole(&path, Readers::Owner, |out| {
-        page::write_page(&recordings, out)
-    })
-    .map_err(|error| failed(&error))?;
+    })?;
     let bytes = path.metadata().map_or(0, |meta| meta.len());
     let shown = shown(&path.to_string_lossy());
-    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))?;
-    Ok(outcome)
-}
-
-/// The trace's name, in the current directory; of several, a name of its own.
-fn default_path(trace: &Path, count: usize) -> PathBuf {
-    let name = trace.file_name().filter(|_| count == 1);
-    Path::new(name.unwrap_or("gpushim".as_ref())).with_extension("html")
+    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))
 }

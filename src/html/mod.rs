@@ -3,10 +3,11 @@
 //!
 //! `memory` keeps the live blocks while the events are read. `blocks`, `notes`, `phases`, `series`
 //! and `stacks` keep the data that the page shows. `pack` writes it for `assets/`, the program in
-//! the page.
+//! the page. `job` writes the page of a job's ranks.
 
 mod blocks;
 pub(crate) mod command;
+mod job;
 mod keep;
 mod memory;
 mod notes;

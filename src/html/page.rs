@@ -23,14 +23,15 @@ use crate::report::Report;
 mod tests;
 
 const PAGE: &str = include_str!("assets/page.html");
-const STYLE: &str = include_str!("assets/style.css");
+pub(super) const STYLE: &str = include_str!("assets/style.css");
 /// In the order in which they need each other.
-const SCRIPTS: [&str; 15] = [
+const SCRIPTS: [&str; 16] = [
     include_str!("assets/format.js"),
     include_str!("assets/data.js"),
     include_str!("assets/query.js"),
     include_str!("assets/state.js"),
     include_str!("assets/dom.js"),
+    include_str!("assets/theme.js"),
     include_str!("assets/axis.js"),
     include_str!("assets/timeline.js"),
     include_str!("assets/phases.js"),

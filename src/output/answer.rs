@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::escape::shown;
 use super::style::{Style, marked};
-use super::units::bytes;
+use super::units::{bytes, count};
 use crate::ledger::Focus;
 use crate::recording::Recording;
 use gpushim_trace::Layer;
@@ -130,4 +130,10 @@ pub fn layer_name(layer: Layer) -> &'static str {
         Layer::Host => "pinned host memory",
         Layer::Mapping => "mappings",
     }
+}
+
+/// Formats a number of things; their name gets an `s` unless there is one.
+pub fn plural(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", count(number))
 }

@@ -14,7 +14,7 @@ pub struct Envelope<T, J = ()> {
     command: &'static str,
     found: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    job: Option<J>,
+    jobs: Option<Vec<J>>,
     results: Vec<T>,
 }
 
@@ -23,7 +23,7 @@ impl<T> Envelope<T> {
     ///
     /// `found` is true if something was found, as the exit code says.
     pub fn new(command: &'static str, found: bool, results: Vec<T>) -> Envelope<T> {
-        Envelope::of_job(command, found, None, results)
+        Envelope::of(command, found, None, results)
     }
 }
 
@@ -43,19 +43,18 @@ impl Envelope<()> {
 const END: &str = "]}";
 
 impl<T, J> Envelope<T, J> {
-    /// Envelope of a subcommand with a result for all recordings together.
-    pub fn of_job(
-        command: &'static str,
-        found: bool,
-        job: Option<J>,
-        results: Vec<T>,
-    ) -> Envelope<T, J> {
+    /// Envelope of a subcommand that also compares the ranks of jobs.
+    pub fn of_jobs(command: &'static str, found: bool, jobs: Vec<J>, results: Vec<T>) -> Self {
+        Envelope::of(command, found, Some(jobs), results)
+    }
+
+    fn of(command: &'static str, found: bool, jobs: Option<Vec<J>>, results: Vec<T>) -> Self {
         Envelope {
             schema: SCHEMA,
             gpushim: env!("CARGO_PKG_VERSION"),
             command,
             found,
-            job,
+            jobs,
             results,
         }
     }

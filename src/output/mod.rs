@@ -11,6 +11,7 @@ pub mod answer;
 pub mod envelope;
 pub mod escape;
 pub mod holder;
+pub mod numbered;
 pub mod owned;
 pub mod style;
 pub mod table;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 pub use super::escape::shown;
 use super::style::{self, Style, marked};
 use super::wrap::paragraph;
@@ -11,7 +13,8 @@ use super::wrap::paragraph;
 const NARROWEST: usize = 16;
 
 /// The alignment of a cell in its column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Align {
     /// Column of words, aligned left.
     Left,
@@ -23,7 +26,7 @@ pub enum Align {
 const SPACE: usize = 2;
 
 /// Rows of cells under their headings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Table {
     aligns: Vec<Align>,
     /// The headings, and the rows below them.

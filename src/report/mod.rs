@@ -2,18 +2,15 @@
 //!
 //! [`Overview`] computes the data in two passes over the events. `summary` makes the
 //! [`figures`](Summary). The features for growth, out-of-memory and peaks make their findings, and
-//! [`findings`] orders them. [`Report`] is the result, and `text` is the screen. `job` compares the
-//! ranks of a job.
+//! [`findings`] orders them. [`Report`] is the result, and `text` is the screen. `command` also
+//! answers for the ranks of a job, with the judge of `crate::fleet`.
 
 mod build;
 pub(crate) mod command;
 mod complete;
 mod figures;
 mod findings;
-mod imbalance;
-mod job;
 mod overview;
-pub(crate) mod siblings;
 mod summary;
 mod text;
 
@@ -22,6 +19,5 @@ pub use figures::{
     Classes, DeviceFigures, Gauge, OutOfMemory, SizeGroup, Sources, Summary, TensorFigures,
 };
 pub use findings::{Finding, Findings, Kind as FindingKind, Topic, Untold};
-pub(crate) use job::Job;
 pub use overview::{LayerFindings, Overview, figures_of, summarize};
 pub use summary::{PeakOf, SummaryBuilder};

@@ -5,6 +5,7 @@ use std::fmt::{self, Result, Write};
 use super::build::Report;
 use super::figures::{SizeGroup, Summary};
 use crate::cut::shortened;
+use crate::output::answer::plural;
 use crate::output::escape::{screen, shown};
 use crate::output::style::{self, Style, marked};
 use crate::output::units::{bytes, count, moment, percent, span};
@@ -307,11 +308,6 @@ fn next(report: &Report, f: &mut String) -> Result {
         "peak"
     };
     writeln!(f, "\nNext: gpushim {what} {}", report.trace)
-}
-
-fn plural(number: u64, what: &str) -> String {
-    let s = if number == 1 { "" } else { "s" };
-    format!("{} {what}{s}", count(number))
 }
 
 impl fmt::Display for Report {

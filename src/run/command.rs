@@ -63,7 +63,7 @@ pub struct Args {
     /// same name.
     #[arg(long)]
     no_pack: bool,
-    /// Attach no summary to the traces, for `gpushim fleet`, when the program ends.
+    /// Attach no summary to the traces, for `gpushim report DIR`, when the program ends.
     #[arg(long)]
     no_summary: bool,
     /// Allocations that get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).

@@ -1,17 +1,18 @@
 //! Summary of a run's findings, in a few lines at its end.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::traces::on_disk;
 use crate::cli::files::short;
 use crate::cut::shortened;
-use crate::fleet::RankSummary;
+use crate::fleet::{RankSummary, siblings};
 use crate::output::escape::shown;
 use crate::output::style::Style;
 use crate::output::units::{bytes, count};
 use crate::output::wrap::cut_to_lines;
 use crate::recording::{self, CallSite};
-use crate::report::{Finding, HeldAtPeak, Job, Report, siblings};
+use crate::report::{Finding, HeldAtPeak, Report};
 
 /// Lines at most, with the one that names the trace.
 pub const LINES: usize = 8;
@@ -32,7 +33,8 @@ const NAMED: usize = 4;
 pub struct Summary {
     /// Reports of this job or process, in the order of the ranks.
     reports: Vec<Report>,
-    job: Option<Job>,
+    /// Ranks of the job that were analysed; 0 if a process has none.
+    ranks_of_job: usize,
     /// All traces, also traces that were not analysed.
     traces: Vec<PathBuf>,
     /// Bytes that these take on the disk.
@@ -57,7 +59,9 @@ impl Summary {
                 continue;
             };
             if next == 1 && is_speaker {
-                let others = siblings::of(&*recording).into_iter().map(|one| one.path);
+                let others = siblings::of(&*recording)
+                    .into_values()
+                    .filter_map(|one| one.trace);
                 traces.extend(others.filter(|other| !written.contains(other)));
             }
             let readable = recording.coverage().readable;
@@ -81,8 +85,9 @@ impl Summary {
                 .and_then(|rank| rank.parse::<u64>().ok())
         };
         reports.sort_by_key(number);
+        let numbers: Option<BTreeSet<u64>> = reports.iter().map(number).collect();
         let mut summary = Summary {
-            job: Job::of(&reports),
+            ranks_of_job: numbers.map_or(0, |numbers| numbers.len()),
             disk: 0,
             end: None,
             traces,
@@ -145,10 +150,15 @@ impl Summary {
     fn worst(&self) -> Option<&Report> {
         let with = self.reports.iter().filter(|one| !one.findings.is_empty());
         let worst = with.min_by_key(|one| one.findings.first().map(Finding::rank));
+        let peak = |one: &&Report| one.peaks.iter().map(|peak| peak.bytes).max();
+        let is_job = self.ranks_of_job > 1;
+        // The first of several with the same peak.
         let highest = || {
-            let job = self.job.as_ref()?;
-            let trace = &job.ranks.get(job.highest?)?.trace;
-            self.reports.iter().find(|one| one.trace == *trace)
+            self.reports
+                .iter()
+                .rev()
+                .filter(|_| is_job)
+                .max_by_key(peak)
         };
         worst.or_else(highest).or_else(|| self.reports.first())
     }
@@ -178,8 +188,8 @@ impl Summary {
             some if some < self.traces.len() => format!("{some} of {} traces; ", self.traces.len()),
             _ => String::new(),
         };
-        let whose = match (&self.job, report.fact("rank")) {
-            (Some(job), Some(rank)) => format!("{} ranks, rank {}: ", job.ranks.len(), shown(rank)),
+        let whose = match (self.ranks_of_job, report.fact("rank")) {
+            (many @ 2.., Some(rank)) => format!("{many} ranks, rank {}: ", shown(rank)),
             _ if self.reports.len() > 1 => format!("{}: ", shown(&short(Path::new(&report.trace)))),
             _ => String::new(),
         };

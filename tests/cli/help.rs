@@ -80,7 +80,11 @@ fn former_subcommands_name_their_successor() {
     }
     for (args, said) in [
         (
-            &["flamegraph", "a.trace"][..],
+            &["fleet", "--job", "7", "--html", "job.html", "."][..],
+            "gpushim: failed to run `fleet`: it is part of `report` now: gpushim report DIR\n",
+        ),
+        (
+            &["flamegraph", "a.trace"],
             "gpushim: failed to run `flamegraph`: it is part of `html` and `export --to folded` now\n",
         ),
         (

@@ -34,32 +34,46 @@ fn several_traces_are_the_ranks_of_one_job() {
         at_fixed_times(&path, blocks);
     }
     let output = run(dir.path(), &["report", "job", "--format", "json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // A rank of a job stands out.
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let found = json(&output);
-    assert_eq!(found["results"].as_array().unwrap().len(), 4);
-    let job = &found["job"];
+    // Of the ranks the one that stands out.
+    assert_eq!(found["results"].as_array().unwrap().len(), 1);
+    let job = &found["jobs"][0];
+    assert_eq!(job["ranks"].as_array().unwrap().len(), 4);
+    let outliers = job["outliers"].as_array().unwrap();
     assert_eq!(
-        (&job["highest"], &job["outliers"]),
-        (&2.into(), &serde_json::json!([2]))
+        (&job["highest"], outliers.len(), &outliers[0]["ranks"]),
+        (&"2".into(), 1, &serde_json::json!(["2"]))
     );
+    assert_eq!(outliers[0]["kind"], "imbalance");
     assert_eq!(job["ranks"][2]["peak"], 180 * MIB);
     // 241 blocks of 2 MiB on four ranks.
-    assert_eq!(job["mean"], 241 * 2 * MIB / 4);
+    assert_eq!(job["totals"]["peak"]["sum"], 241 * 2 * MIB);
     let files = [0, 1, 2, 3].map(|rank| format!("job/{rank}.trace"));
     let args = [&["report"], &files.each_ref().map(String::as_str)[..]].concat();
     // The one report that follows is of the highest rank.
-    insta::assert_snapshot!(printed(dir.path(), &args, 0));
-    let kinds = found["results"][2]["findings"].as_array().unwrap();
+    insta::assert_snapshot!(printed(dir.path(), &args, 1));
+    let kinds = found["results"][0]["findings"].as_array().unwrap();
     assert_eq!(kinds.last().unwrap()["kind"], "imbalance", "{kinds:?}");
     // The report of one trace compares it with the traces beside it, too.
     for (rank, is_told) in [(2, true), (0, false)] {
         let alone = printed(dir.path(), &["report", &format!("job/{rank}.trace")], 0);
         assert_eq!(
-            alone.contains("Rank 2 holds 80.0 % more"),
+            alone.contains("The peak is 180.0 MiB, 80.0 % more"),
             is_told,
             "{alone}"
         );
     }
+    // The page of the folder is that of the job, and has a link to the page of a rank beside it.
+    for (args, page) in [
+        (["html", "job/2.trace"], "2.html"),
+        (["html", "job"], "job.html"),
+    ] {
+        assert!(printed(dir.path(), &args, 0).starts_with(&format!("{page}, ")));
+    }
+    let page = std::fs::read_to_string(dir.path().join("job.html")).unwrap();
+    assert!(page.contains("<body class=\"job\">"));
     let one = printed(dir.path(), &["report", "job/0.trace"], 0);
     insta::assert_snapshot!("one_rank_of_a_job", one);
 }
@@ -87,6 +101,36 @@ fn separate_runs_are_no_job() {
         assert_eq!(text.matches("trace      ").count(), 2, "{text}");
         assert!(!text.contains("ranks"), "{text}");
     }
+    // Those with findings first, with a blank line between.
+    let writer =
+        Writer::create(&dir.path().join("grows.trace"), &WriterOptions::default()).unwrap();
+    for block in 0..50 {
+        writer.record(&event(Kind::Alloc, (block + 1) << 21, 2 * MIB));
+    }
+    drop(writer);
+    let text = stdout(&run(dir.path(), &["report", "a.trace", "grows.trace"]));
+    assert!(text.starts_with("trace      grows.trace\n"), "{text}");
+    assert!(text.contains("\n\ntrace      a.trace\n"), "{text}");
+}
+
+#[test]
+fn a_rank_with_findings_is_named_in_the_singular() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rank, blocks) in [(0, 1), (1, 50), (2, 1)] {
+        let options = WriterOptions {
+            rank: Some(rank),
+            ..WriterOptions::default()
+        };
+        let path = dir.path().join(format!("{rank}.trace"));
+        let writer = Writer::create(&path, &options).unwrap();
+        for block in 0..blocks {
+            writer.record(&event(Kind::Alloc, (block + 1) << 21, 2 * MIB));
+        }
+    }
+    let text = stdout(&run(dir.path(), &["report", "."]));
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("3 ranks on 1 host"), "{first}");
+    assert!(first.ends_with(" Only rank 1 has findings."), "{first}");
 }
 
 #[test]

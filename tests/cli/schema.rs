@@ -246,10 +246,14 @@ fn what_each_subcommand_prints_fits_its_schema() {
             > 5
     );
     look(&["tune", "--seconds", "1", &files[1]]);
+    let runs = look(&["report", "a.trace", "a.trace"]);
+    assert_eq!(runs["results"].as_array().unwrap().len(), 2);
     let job = look(&["report", "a.trace", "b.trace"]);
-    assert_eq!(job["results"].as_array().unwrap().len(), 2);
+    assert_eq!(job["jobs"][0]["ranks"].as_array().unwrap().len(), 2);
+    assert_eq!(job["results"].as_array().unwrap().len(), 1);
+    let job = look(&["report", "--job", "night"]);
+    assert_eq!(job["jobs"].as_array().unwrap().len(), 1);
     look(&["top", "--once", "a.trace", "b.trace"]);
-    look(&["fleet", "."]);
     look(&["config"]);
     look(&["doctor"]);
     look(&["doctor", "a.trace"]);

@@ -297,6 +297,22 @@ class Tester:
         expect(page.inner_text("#figures") == first, "the selector does not bring rank 0 back")
         self.close(page, "ranks")
 
+    def job(self):
+        """The page of a job's folder: what stands out, a row for each rank, and a link to the page of a rank that lies beside it."""
+        for rank in range(2):
+            self.trace(pathlib.Path("job") / f"{rank}.trace", 20_000, 10, rank)
+        self.html("0.html", self.work / "job" / "0.trace")
+        page = self.open(self.html("job.html", self.work / "job"))
+        expect("2 ranks on 1 host" in page.inner_text("h2"), page.inner_text("h2"))
+        rows = page.locator(".table-box >> nth=0 >> tbody tr")
+        expect(rows.count() == 2, f"{rows.count()} rows for 2 ranks")
+        links = page.locator(".table a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
+        expect(links == ["./0.html"], f"links to {links}")
+        page.hover("canvas.ranks-map")
+        expect("rank" in page.inner_text("#tip"), page.inner_text("#tip"))
+        page.click("#theme")
+        self.close(page, "job")
+
     def hostile(self):
         """A path full of markup stays text."""
         trace = self.trace(pathlib.Path("<") / HOSTILE, 2_000, 2)
@@ -341,7 +357,7 @@ class Tester:
         self.small = self.trace("small.trace", 100_000, 40)
         self.page = self.html("small.html", self.small)
         failures = 0
-        for test in (self.figures, self.findings, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.hostile, self.empty, self.large):
+        for test in (self.figures, self.findings, self.pointer, self.keys, self.theme, self.narrow, self.ranks, self.job, self.hostile, self.empty, self.large):
             if self.options.only not in (None, test.__name__):
                 continue
             try:

@@ -7,7 +7,7 @@ use super::{Base, Fault, MIB, Rank, write};
 /// Planted fault, with the kind and the function that must be reported.
 type Planted = (Fault, &'static str, Option<&'static str>);
 
-/// The situations that are planted, in turn: which kind `gpushim fleet` must say, and the function.
+/// The situations that are planted, in turn: which kind `gpushim report` must say, and the function.
 fn faults() -> Vec<Planted> {
     let call = |name: &str, file: &str, line| (name.to_string(), format!("/home/me/{file}"), line);
     vec![

@@ -1,4 +1,4 @@
-//! Tests `gpushim fleet` on generated jobs.
+//! Tests `gpushim report` on generated jobs.
 //!
 //! Every planted fault is found, with its rank and function. Jobs without faults have no findings.
 
@@ -26,7 +26,7 @@ fn gpushim(args: &[&str]) -> Output {
 
 fn fleet(folder: &Path, more: &[&str]) -> Value {
     let folder = folder.to_str().unwrap();
-    let args = [&["fleet", "--format", "json", folder][..], more].concat();
+    let args = [&["report", "--format", "json", folder][..], more].concat();
     let output = gpushim(&args);
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -41,7 +41,7 @@ fn base(name: &str, most: usize) -> Base {
 /// Findings: rank, kind, and the function that was named.
 fn found(answer: &Value) -> BTreeSet<(u32, String, String)> {
     let mut found = BTreeSet::new();
-    for job in answer["results"].as_array().unwrap() {
+    for job in answer["jobs"].as_array().unwrap() {
         for outlier in job["outliers"].as_array().unwrap() {
             let function = outlier["site"]["short"].as_str().unwrap_or_default();
             for rank in outlier["ranks"].as_array().unwrap() {
@@ -64,7 +64,7 @@ fn assert_planted(answer: &Value, planted: &[(u32, &'static str, Option<&'static
         .iter()
         .map(|(rank, kind, _)| (*rank, *kind))
         .collect();
-    assert_eq!(kinds, expected, "{}", answer["results"]);
+    assert_eq!(kinds, expected, "{}", answer["jobs"]);
     for (rank, kind, function) in planted {
         if let Some(function) = function {
             let known = (*rank, kind.to_string(), function.to_string());
@@ -111,7 +111,7 @@ fn planted_faults_are_found_with_rank_and_function() {
         }
         let again = fleet(folder.path(), &[]);
         assert_planted(&again, &planted);
-        let figures = |answer: &Value| answer["results"][0]["totals"].clone();
+        let figures = |answer: &Value| answer["jobs"][0]["totals"].clone();
         assert_eq!(figures(&again), figures(&answer));
     }
 }
@@ -145,10 +145,10 @@ fn clean_jobs_have_no_findings() {
         assert_eq!(
             answer["found"], false,
             "job {number}: {}",
-            answer["results"][0]["outliers"]
+            answer["jobs"][0]["outliers"]
         );
         assert_eq!(
-            answer["results"][0]["ranks"].as_array().unwrap().len(),
+            answer["jobs"][0]["ranks"].as_array().unwrap().len(),
             world as usize
         );
     }
@@ -193,7 +193,7 @@ fn half_of_the_files_are_damaged() {
         }
     }
     let answer = fleet(folder.path(), &[]);
-    let job = &answer["results"][0];
+    let job = &answer["jobs"][0];
     assert_eq!(job["ranks"].as_array().unwrap().len(), 16 - lost);
     // The summaries, and the traces of which nothing is left.
     assert_eq!(
@@ -208,8 +208,8 @@ fn half_of_the_files_are_damaged() {
         "{}",
         job["missing"]
     );
-    let output = gpushim(&["fleet", folder.path().to_str().unwrap()]);
+    let output = gpushim(&["report", folder.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "ranks are missing");
-    let nothing = gpushim(&["fleet", folder.path().join("no").to_str().unwrap()]);
+    let nothing = gpushim(&["report", folder.path().join("no").to_str().unwrap()]);
     assert_eq!(nothing.status.code(), Some(2));
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures `gpushim fleet` on a made-up job: its traces, its summaries, and 10,000 summaries.
+"""Measures `gpushim report` on a made-up job: its traces, its summaries, and 10,000 summaries.
 
     tests/fleet/measure.py [--built target/debug] [--work DIR]
 
@@ -47,9 +47,9 @@ def main():
     for folder in (job, summaries, many):
         shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([options.built / "examples" / "fleet_ranks", job, "512", "24", "600"], check=True, stdout=subprocess.DEVNULL)
-    measured("512 ranks, 24 faults, from their traces", gpushim, "fleet", job)
-    subprocess.run([gpushim, "fleet", "--keep", job], stdout=subprocess.DEVNULL)
-    measured("from their summaries, traces of outliers opened", gpushim, "fleet", job)
+    measured("512 ranks, 24 faults, from their traces", gpushim, "report", job)
+    subprocess.run([gpushim, "report", "--keep", job], stdout=subprocess.DEVNULL)
+    measured("from their summaries, traces of outliers opened", gpushim, "report", job)
     summaries.mkdir()
     many.mkdir()
     texts = [attached_summary(file) for file in sorted(job.glob("*.trace"))]
@@ -57,12 +57,12 @@ def main():
     print(f"a summary: {sum(sizes) // len(sizes)} bytes, at most {max(sizes)}")
     for rank, text in enumerate(texts):
         (summaries / f"{rank}.trace.summary").write_bytes(text)
-    measured("from their summaries alone", gpushim, "fleet", summaries)
+    measured("from their summaries alone", gpushim, "report", summaries)
     for rank in range(10_000):
         summary = json.loads(texts[rank % len(texts)])
         summary["process"] |= {"rank": rank, "world": 10_000, "host": f"node{rank // 8:04}"}
         (many / f"{rank}.trace.summary").write_text(json.dumps(summary))
-    measured("10,000 summaries", gpushim, "fleet", many)
+    measured("10,000 summaries", gpushim, "report", many)
 
 
 main()

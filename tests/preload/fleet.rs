@@ -1,4 +1,4 @@
-//! `gpushim run` and `gpushim fleet` on the processes of a job, as launchers start them.
+//! `gpushim run` and `gpushim report` on the processes of a job, as launchers start them.
 
 use std::fs::File;
 
@@ -27,7 +27,7 @@ fn script(text: &str) -> Outcome {
 fn job(outcome: &Outcome) -> Value {
     let answer: Value = serde_json::from_str(&outcome.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", outcome.stdout, outcome.stderr));
-    answer["results"][0].clone()
+    answer["jobs"][0].clone()
 }
 
 /// The kinds of outliers that a rank is.
@@ -42,7 +42,7 @@ fn four_processes_of_which_one_leaks() {
         "for rank in 3 2 1 0; do
              case=clean; [ $rank = 2 ] && case=leaky-layer
              RANK=$rank WORLD_SIZE=4 TORCHELASTIC_RUN_ID=night $gpushim run --quiet $train $case 30 >&2 &
-         done; wait; $gpushim fleet --job night --format json",
+         done; wait; $gpushim report --job night --format json",
     );
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     let job = job(&outcome);
@@ -77,13 +77,13 @@ fn the_rank_of_a_killed_process_is_summed_up_from_its_trace() {
          RANK=0 $gpushim run --quiet $train clean 30 >&2
          RANK=1 $gpushim run --quiet $train clean 1000000 >/dev/null 2>&1 &
          until [ -s 1.trace ]; do sleep 0.1; done; sleep 0.5
-         $gpushim fleet --keep --format json > running; kill -9 $!
-         sleep 0.3; $gpushim fleet --keep --format json",
+         $gpushim report --keep --format json . > running; kill -9 $!
+         sleep 0.3; $gpushim report --keep --format json .",
     );
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     let running = std::fs::read(outcome.folder().join("running")).expect("a report");
     let running: Value = serde_json::from_slice(&running).expect("it is whole");
-    assert_eq!(running["results"][0]["totals"]["running"], 1, "{running:#}");
+    assert_eq!(running["jobs"][0]["totals"]["running"], 1, "{running:#}");
     let kept = summary(&outcome, 1).expect("attached once it had ended");
     let kept: Value = serde_json::from_slice(&kept).expect("it is whole");
     assert_eq!(kept["end"]["state"], "died");

@@ -32,12 +32,12 @@ def as_text(rows):
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
-def ask(command, *args):
+def ask(command, *args, key="results"):
     """What a subcommand says as JSON."""
     done = subprocess.run([command, *map(str, args), "--format", "json"], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"gpushim {args[0]}: {done.stderr}")
-    return json.loads(done.stdout)["results"]
+    return json.loads(done.stdout)[key]
 
 
 def site(function):
@@ -60,8 +60,8 @@ class Expected:
 
     def __init__(self, command, folder):
         self.command = command
-        (self.fleet,) = ask(command, "fleet", "--keep", "--job", JOB, folder)
-        self.ranks = self.fleet["ranks"]
+        (self.of_job,) = ask(command, "report", "--keep", "--job", JOB, folder, key="jobs")
+        self.ranks = self.of_job["ranks"]
         self.summaries = {}
         for path in folder.rglob("*.trace"):
             self.summaries[str(path)] = attached_summary(path)
@@ -75,7 +75,7 @@ class Expected:
         return sorted(rows, key=lambda row: (-row[4], row[1]))
 
     def growth_per_rank(self):
-        leaks = {int(rank) for one in self.fleet["outliers"] if one["kind"] == "leak" for rank in one["ranks"]}
+        leaks = {int(rank) for one in self.of_job["outliers"] if one["kind"] == "leak" for rank in one["ranks"]}
         rows = [
             [JOB, r["rank"], r["host"], r["iterations"], r["iteration_ns"], r["per_iteration"], r["rank"] in leaks]
             for r in self.ranks
@@ -85,7 +85,7 @@ class Expected:
 
     def imbalance_per_phase(self):
         spread = ("sum", "least", "p10", "median", "p90", "most")
-        rows = [[JOB, p["name"], *(p["peak"][key] for key in spread), int(p["highest"])] for p in self.fleet["phases"]]
+        rows = [[JOB, p["name"], *(p["peak"][key] for key in spread), int(p["highest"])] for p in self.of_job["phases"]]
         return sorted(rows, key=lambda row: row[1].encode())
 
     def fragmentation_over_time(self):
@@ -111,7 +111,7 @@ class Expected:
         return rows
 
     def functions_at_the_peaks(self):
-        rows = [[JOB, of["function"], of["bytes"], of["ranks"]] for of in self.fleet["functions"]]
+        rows = [[JOB, of["function"], of["bytes"], of["ranks"]] for of in self.of_job["functions"]]
         return sorted(rows, key=lambda row: (-row[2], row[1].encode()))
 
 

@@ -1,13 +1,12 @@
 //! `gpushim export parquet`: traces and summaries into a dataset.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Dataset;
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{complain, say_problems};
-use crate::error::{Result, failed};
+use crate::error::Result;
 use crate::fleet::{self, Place, RankSummary};
 use crate::recording;
 
@@ -35,16 +34,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         folder: &args.dataset,
         job: args.job.as_deref(),
     };
-    let named = match args.files.is_empty() {
-        true => files::named_or_newest(&[])?,
-        false => args.files.clone(),
-    };
-    let places = places(&named)?;
-    if places.is_empty() {
-        return Err(failed!(
-            "find traces: none lies below the folders that are named; name the folder of the traces"
-        ));
-    }
+    let places = fleet::places(&files::named(&args.files)?)?;
     let added = fleet::each(&places, "writing", |place| add(dataset, place));
     let mut outcome = Outcome::Fine;
     for error in added.iter().flatten() {
@@ -52,26 +42,6 @@ pub fn main(args: &Args) -> Result<Outcome> {
         outcome = Outcome::Failed;
     }
     Ok(outcome)
-}
-
-/// Processes of the named files, and of the files below the named folders.
-fn places(named: &[PathBuf]) -> Result<Vec<Place>> {
-    let mut places = BTreeMap::new();
-    let mut others = BTreeSet::new();
-    for path in named {
-        // A recording of another program, or a trace by another name.
-        if fleet::find(path, 0, &mut places).is_err() {
-            match path.is_dir() {
-                true => return fleet::find(path, 0, &mut places).map(|()| Vec::new()),
-                false => others.insert(path.clone()),
-            };
-        }
-    }
-    let others = others.into_iter().map(|path| Place {
-        trace: Some(path),
-        summary: None,
-    });
-    Ok(places.into_values().chain(others).collect())
 }
 
 /// Adds a process. Returns the errors.
@@ -83,7 +53,7 @@ fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     match opened {
         Some(Ok(recording)) => {
             say_problems(&*recording);
-            // The summary as `gpushim fleet` reads it from the folder.
+            // The summary as `gpushim report` reads it from the folder.
             let is_attached = || {
                 let attached = place.trace.as_deref().map(fleet::read_attached);
                 matches!(attached, Some(Ok(Some(_))))

@@ -1,5 +1,7 @@
 //! Finds ranks that ran out of memory, dead ranks, and missing ranks.
 
+use std::collections::BTreeSet;
+
 use crate::fleet::outlier::{Kind, Outlier};
 use crate::fleet::summary::RankSummary;
 use crate::output::units::{count, span};
@@ -86,23 +88,14 @@ fn is_killed(rank: &RankSummary) -> bool {
 /// Returns the size of the job according to the launcher, and the ranks without a file. Ranks are
 /// expected below that size, or else below the highest rank with a file.
 pub fn missing(ranks: &[&RankSummary]) -> (Option<u32>, Vec<u32>) {
-    let there: Vec<u32> = ranks.iter().filter_map(|rank| rank.process.rank).collect();
+    let there: BTreeSet<u32> = ranks.iter().filter_map(|rank| rank.process.rank).collect();
     let world = ranks.iter().filter_map(|rank| rank.process.world).max();
-    let highest = there
-        .iter()
-        .max()
-        .map_or(0, |highest| highest.saturating_add(1));
-    let mut is_there = vec![false; there.len()];
+    let highest = there.last().map_or(0, |rank| rank.saturating_add(1));
     // Limits the memory that a wrong size could take.
     let most = (there.len() as u32)
         .saturating_mul(64)
         .saturating_add(1 << 16);
-    is_there.resize(world.unwrap_or(highest).min(most) as usize, false);
-    for rank in there {
-        if let Some(place) = is_there.get_mut(rank as usize) {
-            *place = true;
-        }
-    }
-    let missing = (0_u32..).zip(is_there).filter(|(_, is_there)| !is_there);
-    (world, missing.map(|(rank, _)| rank).collect())
+    let expected = 0..world.unwrap_or(highest).min(most);
+    let missing = expected.filter(|rank| !there.contains(rank));
+    (world, missing.collect())
 }

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 
 use crate::fleet::outlier::{Kind, Outlier};
-use crate::fleet::roles::{alone, median};
+use crate::fleet::roles::{Alone, alone, median};
 use crate::fleet::summary::{Holder, RankSummary, Site};
+use crate::output::answer::layer_name;
 use crate::output::escape::shown;
 use crate::output::units::{bytes, percent};
+use gpushim_trace::Layer;
 
 /// Smallest difference of peaks and levels, bytes. Contexts and caches of libraries can differ by
 /// as much.
 const LEAST: f64 = (64_u64 << 20) as f64;
 /// Smallest relative difference of peaks and levels.
 const APART: f64 = 0.1;
+/// Smallest difference, bytes, of a peak that is at least twice the usual one.
+const LEAST_OF_TWICE: f64 = (16_u64 << 20) as f64;
 /// Smallest relative difference of the allocations in an iteration.
 const CALLS: f64 = 0.1;
 /// Fewest iterations for comparing models. With fewer, the allocations before the first one weigh
@@ -63,22 +67,14 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
     let known: Vec<(usize, f64, f64)> = (0..ranks.len()).filter_map(of).collect();
     let by_calls = alone(&known.iter().map(|one| one.1).collect::<Vec<_>>(), 1.0);
     let by_level = alone(&known.iter().map(|one| one.2).collect::<Vec<_>>(), LEAST);
-    let calls_of = |at: usize| {
-        by_calls
-            .iter()
-            .find(|one| one.index == at && one.share() >= CALLS)
-    };
-    let level_of = |at: usize| {
-        by_level
-            .iter()
-            .find(|one| one.index == at && one.share() >= APART)
-    };
     let mut found = Vec::new();
-    for (at, (index, ..)) in known.iter().enumerate() {
-        let (calls, level) = (calls_of(at), level_of(at));
-        if level.is_none() {
+    for level in by_level.iter().filter(|one| one.share() >= APART) {
+        let Some((index, ..)) = known.get(level.index) else {
             continue;
-        }
+        };
+        let calls = by_calls
+            .iter()
+            .find(|one| one.index == level.index && one.share() >= CALLS);
         let excess = ranks
             .get(*index)
             .and_then(|rank| Excess::of(rank, &usual_of));
@@ -86,25 +82,20 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
         let is_spread = excess
             .as_ref()
             .is_none_or(|excess| excess.first_share < MOST);
-        let text = match (calls, level) {
-            (Some(calls), Some(level)) => format!(
-                "An iteration allocates {:.0} times, elsewhere {:.0} times, and {} are live between iterations, elsewhere \
-                 {}.",
-                calls.value,
-                calls.usual,
-                bytes(level.value as u64),
-                bytes(level.usual as u64)
+        let [its, usual] = [level.value, level.usual].map(|level| bytes(level as u64));
+        let text = match calls {
+            Some(calls) => format!(
+                "An iteration allocates {:.0} times, elsewhere {:.0} times, and {its} are live between iterations, \
+                 elsewhere {usual}.",
+                calls.value, calls.usual,
             ),
-            (None, Some(level)) if is_spread && excess.is_some() => format!(
-                "Between iterations {} are live, elsewhere {}, of the same functions.",
-                bytes(level.value as u64),
-                bytes(level.usual as u64)
+            None if is_spread && excess.is_some() => format!(
+                "Between iterations {its} are live, elsewhere {usual}, of the same functions."
             ),
-            _ => continue,
+            None => continue,
         };
-        let (value, usual) = level.map_or((0.0, 0.0), |level| (level.value, level.usual));
         found.push(Outlier {
-            bytes: (value - usual).abs() as u64,
+            bytes: level.apart() as u64,
             site: excess.map(|excess| excess.site),
             ..Outlier::of(
                 Kind::OtherModel,
@@ -124,29 +115,44 @@ pub fn other_models(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier>
 /// out.
 pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
     let usual_of = Usual::of(ranks);
-    let known: Vec<usize> = (0..ranks.len())
-        .filter(|index| !explained.contains(index))
+    // Where most ranks announce their tensors, one that does not cannot be compared.
+    let has_tensors = |rank: &RankSummary| {
+        let device = rank.main_device();
+        device.is_some_and(|device| device.of == layer_name(Layer::Tensor))
+    };
+    let with = ranks.iter().filter(|rank| has_tensors(rank)).count();
+    let is_usual = |rank: &RankSummary| has_tensors(rank) == (2 * with > ranks.len());
+    let known: Vec<usize> = (ranks.iter().enumerate())
+        .filter(|(index, rank)| !explained.contains(index) && is_usual(rank))
+        .map(|(index, _)| index)
         .collect();
     let peak = |index: &usize| ranks.get(*index).map_or(0.0, |rank| rank.peak() as f64);
     let peaks: Vec<f64> = known.iter().map(peak).collect();
     let mut found = Vec::new();
-    for one in alone(&peaks, LEAST) {
-        let apart = (one.value - one.usual).abs();
-        if one.share() < APART || apart < LEAST {
-            continue;
-        }
+    let is_far = |one: &Alone| one.share() >= APART && one.apart() >= LEAST;
+    let is_twice = |one: &Alone| one.share() >= 1.0 && one.apart() >= LEAST_OF_TWICE;
+    let mut far: Vec<Alone> = alone(&peaks, LEAST);
+    far.retain(is_far);
+    let mut twice = alone(&peaks, LEAST_OF_TWICE);
+    twice.retain(|one| is_twice(one) && far.iter().all(|far| far.index != one.index));
+    for one in far.into_iter().chain(twice) {
         let Some(index) = known.get(one.index).copied() else {
             continue;
         };
-        let more = one.value > one.usual;
+        let more = match one.value > one.usual {
+            true => "more",
+            false => "less",
+        };
+        let by = match one.usual > 0.0 {
+            true => format!("{} {more}", percent(one.share(), 1.0)),
+            false => more.to_string(),
+        };
         let excess = ranks
             .get(index)
             .and_then(|rank| Excess::of(rank, &usual_of));
         let mut text = format!(
-            "Its peak is {}, {} {} than the usual {}",
+            "The peak is {}, {by} than the usual {} of the other ranks",
             bytes(one.value as u64),
-            percent(one.share(), 1.0),
-            if more { "more" } else { "less" },
             bytes(one.usual as u64)
         );
         if let Some(excess) = &excess {
@@ -159,7 +165,7 @@ pub fn imbalance(ranks: &[&RankSummary], explained: &[usize]) -> Vec<Outlier> {
         }
         text.push('.');
         found.push(Outlier {
-            bytes: apart as u64,
+            bytes: one.apart() as u64,
             site: excess.map(|excess| excess.site),
             ..Outlier::of(
                 Kind::Imbalance,

@@ -44,13 +44,7 @@ pub fn others(ranks: &[&RankSummary]) -> Vec<Outlier> {
         }
     }
     let outlier = |(index, texts): (usize, Vec<String>)| {
-        let mut text = texts.join("; ");
-        text.push('.');
-        let first = text.get(0..1).map(str::to_ascii_uppercase);
-        text.replace_range(
-            0..first.as_ref().map_or(0, String::len),
-            &first.unwrap_or_default(),
-        );
+        let text = format!("Settings differ: {}.", texts.join("; "));
         Outlier::of(
             Kind::OtherSettings,
             index,

@@ -137,7 +137,7 @@ function listenToKeys() {
       z: () => span && setWindow(span.from - (span.to - span.from) * 0.05, span.to + (span.to - span.from) * 0.05),
       "[": () => stepIteration(-1), "]": () => stepIteration(1),
       p: () => { selectMoment(view.peakNs); change({ mode: "peak", span: null }); },
-      Escape: clearSelection, t: switchTheme, "?": () => $("keys").showModal(),
+      Escape: clearSelection, t: () => $("theme").click(), "?": () => $("keys").showModal(),
     };
     if (event.target === $("charts")) Object.assign(acts, { Home: () => setWindow(0, state.to - state.from), End: () => setWindow(recording.end - (state.to - state.from), recording.end) });
     const act = acts[event.key];

@@ -2,27 +2,6 @@
 let entries = [];
 const unpacked = new Map();
 
-function switchTheme() {
-  const isDark = document.documentElement.dataset.theme === "dark";
-  setTheme(isDark ? "light" : "dark");
-  try { localStorage.setItem("gpushim-theme", isDark ? "light" : "dark"); } catch { /* A page of its own may keep nothing. */ }
-}
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  $("theme").textContent = theme === "dark" ? "Light" : "Dark";
-  readColours();
-  if (state.view) drawAll();
-}
-
-function startTheme() {
-  let kept = null;
-  try { kept = localStorage.getItem("gpushim-theme"); } catch { /* As above. */ }
-  const wish = matchMedia("(prefers-color-scheme: dark)");
-  setTheme(kept || (wish.matches ? "dark" : "light"));
-  wish.addEventListener("change", () => setTheme(wish.matches ? "dark" : "light"));
-}
-
 function drawAll() {
   drawLegend(); drawMap(); drawTimeline(); drawPhases(); drawBlocks(); drawRuler(); drawOverlay(); drawStatus(); drawFlame(); drawTable();
   drawRanks(entries, state.number, show);
@@ -143,7 +122,6 @@ function connect() {
   listen(["lit"], drawLegend);
   listen(["span", "moment", "mode", "grouping", "aboveLine", "lit"], drawFlame);
   listen(["span", "moment", "mode", "grouping", "tab", "sort", "lit", "aboveLine"], drawTable);
-  $("theme").onclick = switchTheme;
   $("help").onclick = () => $("keys").showModal();
   $("frames").onclick = () => change({ aboveLine: !state.aboveLine });
   $("grouping").onchange = (event) => change({ grouping: event.target.value });
@@ -160,7 +138,7 @@ function connect() {
 }
 
 async function start() {
-  startTheme();
+  startTheme(() => { if (state.view) drawAll(); });
   entries = (await unpack($("index"))).head.recordings;
   $("recording").replaceChildren(...entries.map((entry, index) => element("option", { value: index }, entryName(entry))));
   $("recording-box").hidden = entries.length < 2;

@@ -3,6 +3,7 @@
 use std::fmt::{Result, Write};
 
 use crate::output::escape::shown;
+use crate::output::numbered::{numbered, sureness};
 use crate::output::style::{self, Style, marked};
 use crate::output::units::count;
 use crate::output::wrap::paragraph as wrapped;
@@ -19,7 +20,7 @@ pub fn write(report: &Report, f: &mut String) -> Result {
     }
     let shown = report.findings.iter().take(SHOWN).enumerate();
     for (index, finding) in shown {
-        one(index + 1, finding, f)?;
+        f.write_str(&one(index + 1, finding))?;
     }
     let rest = report.findings.get(SHOWN..).unwrap_or_default();
     if !rest.is_empty() {
@@ -69,35 +70,24 @@ fn none(report: &Report, f: &mut String) -> Result {
     paragraph("Findings   ", &text, f)
 }
 
-fn one(number: usize, finding: &Finding, f: &mut String) -> Result {
+fn one(number: usize, finding: &Finding) -> String {
     let style = match finding.kind.is_fault() && finding.sure {
         true => Style::Bad,
         false => Style::Warn,
     };
-    styled(style, &format!("  {number}. "), &finding.text, f)?;
-    if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
-        paragraph("     where  ", &shown(&place), f)?;
-    }
-    if let Some(owner) = &finding.kept_by {
-        paragraph("     kept   ", &format!("by {}", shown(owner)), f)?;
-    }
-    let sure = if finding.sure { "sure   " } else { "likely " };
-    paragraph(&format!("     {sure}"), &finding.why, f)?;
-    if let Some(fix) = &finding.fix {
-        styled(Style::Good, "     fix    ", fix, f)?;
-    }
-    paragraph("     more   ", &finding.next, f)
+    let place = finding.site.as_ref().and_then(CallSite::with_caller);
+    let owner = finding.kept_by.as_ref();
+    let lines = [
+        ("where", place.map(|place| shown(&place))),
+        ("kept", owner.map(|owner| format!("by {}", shown(owner)))),
+        (sureness(finding.sure), Some(finding.why.clone())),
+        ("fix", finding.fix.clone()),
+        ("more", Some(finding.next.clone())),
+    ];
+    numbered(number, style, &finding.text, &lines)
 }
 
 /// Writes a text after a label. The following lines are aligned with the text of the first one.
 pub(super) fn paragraph(label: &str, text: &str, f: &mut String) -> Result {
     f.write_str(&wrapped(label, text, style::line()))
-}
-
-/// Writes a [`paragraph`] with each line in a style.
-fn styled(style: Style, label: &str, text: &str, f: &mut String) -> Result {
-    let lines = wrapped(label, text, style::line());
-    lines
-        .lines()
-        .try_for_each(|line| writeln!(f, "{}", marked(style, line)))
 }
