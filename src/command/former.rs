@@ -4,7 +4,7 @@ use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
 /// A former subcommand, and where its question is answered.
-const SUBCOMMANDS: [(&str, &str); 4] = [
+const SUBCOMMANDS: [(&str, &str); 5] = [
     ("leaks", "`growth` now: gpushim growth FILE"),
     ("drops", "`report` now: gpushim report FILE"),
     ("fleet", "`report` now: gpushim report DIR"),

@@ -14,7 +14,7 @@ use crate::cli::files;
 use crate::cli::progress::Steps;
 use crate::compress;
 use crate::error::{Result, failed};
-use crate::recording::{self, is_snapshot, plain, rank_by_name};
+use crate::recording::{self, is_packed, is_snapshot, plain, rank_by_name};
 use crate::top::{State, is_in_use};
 use gpushim_trace::Trace;
 
@@ -34,7 +34,7 @@ impl Place {
     /// Place of a trace, with the summary if one lies beside it.
     pub fn of(trace: PathBuf) -> Place {
         Place {
-            summary: Some(beside::path_of(&trace)).filter(|path| path.is_file()),
+            summary: Some(path_of(&trace)).filter(|path| path.is_file()),
             trace: Some(trace),
         }
     }
@@ -208,6 +208,13 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) {
     }
 }
 
+/// Returns the path of the file that has the summary of a trace in an earlier form.
+fn path_of(trace: &Path) -> PathBuf {
+    let mut name = plain(trace).into_os_string();
+    name.push(SUFFIX);
+    name.into()
+}
+
 /// The summary of a process, if there is one, and the files that could not be read.
 pub type Read = (Option<RankSummary>, Vec<Unreadable>);
 
@@ -238,8 +245,10 @@ pub fn read(place: &Place, keeps: bool) -> Read {
     {
         return (kept, unreadable);
     }
-    let is_running = Trace::open_ring(trace).is_ok_and(|trace| is_in_use(&trace));
-    let opened = match is_running {
+    let plain = Trace::open_ring(trace).ok();
+    // Snapshots and files of gzip take no data.
+    let takes_data = plain.is_some() || is_packed(trace);
+    let opened = match plain.is_some_and(|trace| is_in_use(&trace)) {
         // All events of a long run would take minutes to read.
         true => recording::open_ring(trace),
         false => recording::open(trace),
@@ -247,7 +256,7 @@ pub fn read(place: &Place, keeps: bool) -> Read {
     match opened {
         Ok(recording) => {
             let summary = RankSummary::read(&*recording);
-            if keeps && summary.end.state != State::Running {
+            if keeps && takes_data && summary.end.state != State::Running {
                 let attached = beside::attachment(&summary)
                     .and_then(|attachment| compress::attach(trace, &[attachment]));
                 unreadable.extend(attached.err().map(|error| unread(trace, &error)));
