@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use gpushim_command::events::Listing;
-use gpushim_command::recording::{self, Code, Recording as _, names_with};
+use gpushim_command::recording::{self, Code, names_with};
 use gpushim_command::report::Report;
 use gpushim_command::symbols::{Bundle, Options};
 use gpushim_trace::attached::{self, Attached};
