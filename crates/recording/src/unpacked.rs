@@ -272,10 +272,12 @@ mod tests {
         assert!(!problems.contains("/copy"), "{problems}");
     }
 
-    /// Opens a file; the number of its events, and its problems.
-    fn opened(path: &Path) -> Option<(usize, Vec<String>)> {
+    /// Opens a file; its events, facts and problems.
+    fn opened(path: &Path) -> Option<(String, Vec<String>)> {
         let opened = crate::open(path).ok()?;
-        Some((opened.events().count(), opened.problems()))
+        let events: Vec<_> = opened.events().collect();
+        let said = format!("{events:?} {:?}", opened.facts());
+        Some((said, opened.problems()))
     }
 
     #[test]
@@ -299,20 +301,26 @@ mod tests {
         packed.extend(attached::encode(attached::Attached::Symbols, b"gpushim symbols 1").unwrap());
         std::fs::write(&path, &packed).unwrap();
         let whole = opened(&path);
-        assert_eq!(whole, Some((50, Vec::new())));
+        assert!(
+            whole
+                .as_ref()
+                .is_some_and(|(_, problems)| problems.is_empty())
+        );
         for at in (0..packed.len()).step_by(3) {
             let mut damaged = packed.clone();
             damaged[at] ^= 1 << (at % 8);
-            // What is attached is none of the events.
-            let contents = [(&damaged[..], at >= end), (&packed[..at], at >= end)];
-            for (content, may_be_whole) in contents {
+            for content in [&damaged[..], &packed[..at]] {
                 std::fs::write(&path, content).unwrap();
                 let now = opened(&path);
                 let is_said = now
                     .as_ref()
                     .is_none_or(|(_, problems)| !problems.is_empty());
-                assert!(is_said || may_be_whole && now == whole, "{at}: {now:?}");
+                // Some bits of a frame mean nothing, and what is attached is none of the events.
+                assert!(is_said || now == whole, "{at}");
             }
+            let is_cut = packed[..at].len() < end;
+            let is_said = opened(&path).is_none_or(|(_, problems)| !problems.is_empty());
+            assert!(is_said || !is_cut, "{at}");
         }
     }
 }
