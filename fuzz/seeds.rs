@@ -45,6 +45,7 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// A file in its packed form, in small pieces.
+#[allow(dead_code, reason = "not all who read seeds have a use for it")]
 pub fn packed(content: &[u8]) -> Vec<u8> {
     let pieces = content.chunks(8 << 10);
     pieces
