@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use gpushim_trace::attached::{self, Attached};
+use gpushim_trace::fnv;
 use gpushim_trace::layout::{self, PartKind, get_u32, get_u64, header, part};
 use gpushim_trace::spool::{SpoolLimits, SpoolOptions, Spooler};
 use gpushim_trace::{
@@ -32,8 +34,23 @@ pub fn sound() -> Vec<(&'static str, Vec<u8>)> {
     let (trace, frames) = full();
     let mut spooled = compact(&trace);
     spooled.extend(spool::plain(&frames));
-    all.push(("full", spooled));
+    all.push(("full", spooled.clone()));
+    spooled.extend(attached::encode(Attached::Summary, b"{\"gpushim_summary\":1}").unwrap());
+    let names = "gpushim symbols 1\nmodule\t\t/usr/bin/train\n2344\t\tmain\tmain.c\t7\nend";
+    let sum = fnv::sum(names.bytes().map(u64::from));
+    let names = format!("{names}\t{sum:016x}\n");
+    spooled.extend(attached::encode(Attached::Symbols, names.as_bytes()).unwrap());
+    all.push(("attached", spooled));
     all
+}
+
+/// A file in its packed form, in small pieces.
+#[allow(dead_code, reason = "not all who read seeds have a use for it")]
+pub fn packed(content: &[u8]) -> Vec<u8> {
+    let pieces = content.chunks(8 << 10);
+    pieces
+        .flat_map(|piece| zstd::bulk::compress(piece, 1).unwrap())
+        .collect()
 }
 
 /// Files damaged in the ways in which files are.
@@ -194,7 +211,7 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         line: 41,
     };
     let site = writer.site(&[1; 4], || Some(place)).unwrap();
-    let mut frames = Vec::new();
+    let (mut frames, mapped) = (Vec::new(), options.file_bytes() as usize);
     for number in 0..150_u64 {
         let stack =
             [number % 3 * 0x8000, 0x1_2345, 0x10_0010 + number % 4 * 64].map(|frame| begin + frame);
@@ -219,11 +236,13 @@ fn full() -> (Vec<u8>, Vec<u8>) {
         if [40, 80, 120].contains(&number) {
             // Before the ring is lapped. Events after the last time are in the ring alone.
             spooler.flush(Duration::from_secs(60)).unwrap();
-            frames = std::fs::read(dir.path().join("a.trace.spool")).unwrap();
+            frames = std::fs::read(writer.path()).unwrap().split_off(mapped);
         }
     }
     // As a kill leaves it.
-    (std::fs::read(writer.path()).unwrap(), frames)
+    let mut trace = std::fs::read(writer.path()).unwrap();
+    trace.truncate(mapped);
+    (trace, frames)
 }
 
 /// Makes a file without its spare room: lists are cut, and the ring never wrapped.

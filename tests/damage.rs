@@ -76,6 +76,28 @@ fn apply(content: &mut [u8], (part, at, change, times): &Damage) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn any_damage_of_a_packed_file_is_survived(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), change(), 1..4_usize), 1..8),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let sound = seeds::sound();
+        let (_, attached) = sound.last().unwrap();
+        let mut content = seeds::packed(attached);
+        for (at, change, times) in damage {
+            apply(&mut content, &(1, at, change, times));
+        }
+        if let Some(cut) = cut {
+            content.truncate(cut.index(content.len()));
+        }
+        // Its first bytes make it a packed file.
+        content.splice(..content.len().min(4), [0x28, 0xb5, 0x2f, 0xfd]);
+        read_all(&content);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
     #[test]
     fn any_damage_in_any_part_is_survived(

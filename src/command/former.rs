@@ -4,11 +4,12 @@ use clap::Error;
 use clap::error::{ContextKind, ContextValue};
 
 /// A former subcommand, and where its question is answered.
-const SUBCOMMANDS: [(&str, &str); 4] = [
+const SUBCOMMANDS: [(&str, &str); 5] = [
     ("leaks", "`growth` now: gpushim growth FILE"),
     ("drops", "`report` now: gpushim report FILE"),
     ("fleet", "`report` now: gpushim report DIR"),
     ("flamegraph", "`html` and `export --to folded` now"),
+    ("symbols", "`pack` now: gpushim pack FILE"),
 ];
 
 /// Returns the present command to type, if an error is of a former subcommand or format.

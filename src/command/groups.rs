@@ -86,10 +86,9 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
                 "figures for Prometheus, as text, a file or over HTTP",
             ),
             (
-                "symbols",
-                "names of functions, for reading on another machine",
+                "pack",
+                "finished traces made small, with names, for other machines",
             ),
-            ("pack", "compress finished traces"),
         ],
     ),
     (

@@ -19,7 +19,6 @@ mod man;
 mod pack;
 #[cfg(test)]
 mod schema;
-mod symbols;
 
 use crate::cli::common_args::MomentArgs;
 use crate::cli::iteration_args::IterationArgs;
@@ -96,7 +95,6 @@ enum Command {
     Timeline(crate::timeline::command::Args),
     Events(crate::events::command::Args),
     Html(crate::html::command::Args),
-    Symbols(symbols::Args),
     Pack(pack::Args),
     Export(crate::export::command::Args),
     Metrics(crate::metrics::command::Args),
@@ -146,7 +144,6 @@ pub fn main() -> ExitCode {
         Command::Fragmentation(args) => args.each(FragmentationReport::of),
         Command::Events(args) => crate::events::command::main(&args),
         Command::Html(args) => crate::html::command::main(&args),
-        Command::Symbols(args) => symbols::main(&args),
         Command::Pack(args) => pack::main(&args),
         Command::Export(args) => crate::export::command::main(&args),
         Command::Metrics(args) => crate::metrics::command::main(&args),

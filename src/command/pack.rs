@@ -1,52 +1,49 @@
-//! `gpushim pack`: compresses traces of which the run has ended.
+//! `gpushim pack`: packs traces of which the run has ended, with their summary and the names of
+//! their functions.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::{print_text, say};
-use crate::cli::write::write_whole;
-use crate::compress::{compress, same};
-use crate::error::{Context, Error, Result, failed};
+use crate::compress::{Attachment, attach, in_place};
+use crate::error::{Context, Result};
+use crate::fleet::{self, RankSummary};
 use crate::output::escape::shown;
 use crate::output::units::bytes;
-use crate::recording::is_compressed;
+use crate::recording::{self, Code, Opened, is_compressed, is_packed};
 use crate::run::on_disk;
+use crate::symbols::Options;
 use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
+use gpushim_trace::attached::{self, Attached};
 use gpushim_trace::regular::open_regular;
 
-/// Compress traces of runs that have ended: TRACE becomes TRACE.gz, which all subcommands read as
-/// they read TRACE.
+/// Pack traces of runs that have ended, under their names, and attach what other machines need to
+/// read them: the names of the functions, and the summary.
 ///
-/// The spool of GPUSHIM_TRACE_MODE=full is compressed already: it stays beside it, and so does what
-/// `gpushim symbols` wrote.
+/// `gpushim run` packs traces and attaches the summary when the program ends. The names are found in
+/// the program's files, so attach them where these are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim pack               # the newest trace here
-  gpushim pack --keep *.trace")]
+  gpushim pack --no-names *.trace")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
     files: Vec<PathBuf>,
-    /// Keep the files that were compressed.
-    #[arg(short, long)]
-    keep: bool,
+    /// Attach no names of functions.
+    #[arg(long)]
+    no_names: bool,
+    /// Folders to search for libraries and their debug files, before /usr/lib/debug.
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let mut paths = files::named_or_newest(&args.files)?;
-    // As `run` leaves them.
-    for path in paths.extract_if(.., |path| is_compressed(path)) {
-        say(&format!("{} is compressed already", path.display()));
-    }
-    if paths.is_empty() {
-        return Ok(Outcome::Fine);
-    }
-    let open = |path: &Path| Ok(Trace::open(path)?);
+    let paths = files::named_or_newest(&args.files)?;
     let mut outcome = Outcome::Fine;
-    let opened = recordings::each(&paths, open, |path, trace| {
+    let opened = recordings::each_on_its_own(&paths, recording::open_trace, |path, trace| {
         // A trace without facts does not name its process.
         let is_mapped = path
             .canonicalize()
@@ -59,14 +56,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
             outcome = Outcome::Failed;
             return Ok(());
         }
-        // Its pages must not be mapped when the file goes.
-        drop(trace);
-        let (before, after, packed) = pack(path, args.keep)?;
-        let (before, after) = (bytes(before), bytes(after));
-        print_text(&format!(
-            "{}  {before} → {after} on disk\n",
-            shown(&packed.display().to_string())
-        ))
+        pack(args, path, trace)
     })?;
     Ok(match opened {
         Outcome::Fine => outcome,
@@ -74,35 +64,76 @@ pub fn main(args: &Args) -> Result<Outcome> {
     })
 }
 
-/// Writes the compressed file, reads it back, and removes the original unless `keep` is set.
-///
-/// Returns the bytes on disk of both files, and the new path.
-fn pack(path: &Path, keep: bool) -> Result<(u64, u64, PathBuf)> {
-    let mut name = path.as_os_str().to_os_string();
-    name.push(".gz");
-    let packed = PathBuf::from(name);
-    if packed.exists() {
-        return Err(failed!(
-            "pack {}: {} is there already",
-            path.display(),
-            packed.display()
-        ));
+/// Packs a trace, attaches what it lacks, and prints what was done.
+fn pack(args: &Args, path: &Path, trace: Opened<Trace>) -> Result<()> {
+    for problem in trace.problems() {
+        say(&format!("{}: {problem}", shown(&path.to_string_lossy())));
     }
-    let place = || format!("pack {}", path.display());
-    let (mut file, _) = open_regular(path).context(place())?;
+    let mut attachments = Vec::new();
+    let mut done = String::new();
+    if !args.no_names && !has(path, Attached::Symbols)? {
+        let (names, said) = names(&trace, &args.debug_dir);
+        attachments.extend(names);
+        done = said;
+    }
+    // Its pages must not be mapped when the file goes.
+    drop(trace);
+    if !has(path, Attached::Summary)? {
+        let summary = RankSummary::read(&*recording::open(path)?);
+        attachments.push(fleet::attachment(&summary)?);
+    }
     let before = on_disk(path);
-    write_whole(&packed, |out| compress(&mut file, out))?;
-    if let Err(error) = File::open(&packed)
-        .map_err(Error::from)
-        .and_then(|packed| same(path, packed))
-    {
-        // The message is the error of the file. A failure to remove it would be another error.
-        let _ = std::fs::remove_file(&packed);
-        return Err(error).context(place());
+    match is_compressed(path) {
+        true if is_packed(path) && attachments.is_empty() => {
+            say(&format!("{} is packed already", path.display()));
+            return Ok(());
+        }
+        true if is_packed(path) => attach(path, &attachments)?,
+        true => {
+            say(&format!(
+                "{} is compressed by gzip: not packed",
+                path.display()
+            ));
+            return Ok(());
+        }
+        false if in_place(path, &attachments)? => {}
+        false => attach(path, &attachments)?,
     }
-    let after = on_disk(&packed);
-    if !keep {
-        std::fs::remove_file(path).context(format!("remove {}", path.display()))?;
+    print_text(&format!(
+        "{}  {} → {} on disk{done}\n",
+        shown(&path.to_string_lossy()),
+        bytes(before),
+        bytes(on_disk(path))
+    ))
+}
+
+/// True if a trace has attached data of a kind.
+fn has(path: &Path, kind: Attached) -> Result<bool> {
+    let read = open_regular(path).and_then(|(file, _)| attached::read(&file, kind));
+    Ok(read.context(format!("pack {}", path.display()))?.is_some())
+}
+
+/// The names of the functions in the stacks of a trace, and how many there are, in words.
+fn names(trace: &Opened<Trace>, debug_dirs: &[PathBuf]) -> (Option<Attachment>, String) {
+    let code = Code::of(trace);
+    if code.addresses.is_empty() {
+        return (None, String::new());
     }
-    Ok((before, after, packed))
+    let options = Options {
+        debug_dirs: debug_dirs.to_vec(),
+        ..Options::default()
+    };
+    let mut symbolizer = code.symbolizer(trace.path(), options);
+    let names = symbolizer.pack(code.addresses.iter().copied());
+    for problem in symbolizer.problems() {
+        say(problem);
+    }
+    let said = format!(
+        ", the functions of {} of {} addresses, in {} modules",
+        names.addresses(),
+        code.addresses.len(),
+        names.modules()
+    );
+    let attachment = (Attached::Symbols, names.to_text().into_bytes());
+    (Some(attachment), said)
 }

@@ -27,7 +27,7 @@ pub fn write(trace: &Path, copy: &Path) -> Result<Moment> {
         ));
     }
     let unfinished = Unfinished::beside(copy).context(place())?;
-    let moment = Trace::copy_moment(trace, unfinished.file(), copy)?;
+    let moment = Trace::copy_moment(trace, unfinished.file())?;
     unfinished.persist(copy, Readers::Owner).context(place())?;
     Ok(moment)
 }

@@ -1,50 +1,51 @@
-//! Reads and writes the summary file beside a trace.
+//! The summary attached to a trace, or in a file of its own.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::summary::{RankSummary, VERSION};
+use crate::compress::Attachment;
 use crate::error::{Context, Result, failed};
-use crate::recording::plain;
-use crate::whole::{Readers, write_whole};
-use gpushim_trace::regular::read_regular;
+use gpushim_trace::attached::{self, Attached};
+use gpushim_trace::regular::{open_regular, read_regular};
 
-/// Suffix of a summary; it follows the name of the trace without `.gz`.
+/// Suffix of a summary in a file; it follows the name of the trace without `.gz`.
 pub const SUFFIX: &str = ".summary";
 /// Most bytes of a summary file; a written summary has a few KiB.
 const MOST: u64 = 1 << 20;
 
-/// Returns the path of the summary of a trace.
-pub fn path_of(trace: &Path) -> PathBuf {
-    let mut name = OsString::from(plain(trace));
-    name.push(SUFFIX);
-    name.into()
-}
-
-/// Writes a summary beside its trace. The file gets its name only when it is complete. Only its
-/// owner can read it, as with the trace.
+/// Returns a summary as it is attached to its trace.
 ///
 /// # Errors
-/// Errors of the file system. In that case the earlier summary remains.
-pub fn write(trace: &Path, summary: &RankSummary) -> Result<()> {
-    let path = path_of(trace);
-    let place = format!("write {}", path.display());
-    let text = serde_json::to_vec(summary).context(place.clone())?;
-    write_whole(&path, Readers::Owner, |out| {
-        out.write_all(&text)?;
-        out.write_all(b"\n")
-    })
-    .context(place)
+/// Memory is short.
+pub fn attachment(summary: &RankSummary) -> Result<Attachment> {
+    let mut text = serde_json::to_vec(summary)?;
+    text.push(b'\n');
+    Ok((Attached::Summary, text))
 }
 
-/// Reads a summary.
+/// Reads the summary attached to a trace, if there is one.
+///
+/// # Errors
+/// The trace cannot be read, or the errors of [`read`].
+pub fn read_attached(trace: &Path) -> Result<Option<RankSummary>> {
+    let place = || format!("read the summary in {}", trace.display());
+    let (file, _) = open_regular(trace).context(place())?;
+    let text = attached::read(&file, Attached::Summary).context(place())?;
+    text.map(|text| parsed(&text, place)).transpose()
+}
+
+/// Reads a summary from a file of its own, as an earlier form has it beside the trace.
 ///
 /// # Errors
 /// The file cannot be read, is not a whole summary, or is of a version that is not known.
 pub fn read(path: &Path) -> Result<RankSummary> {
     let place = || format!("read the summary {}", path.display());
     let text = read_regular(path, MOST).context(place())?;
-    let summary: RankSummary = serde_json::from_slice(&text).context(place())?;
+    parsed(&text, place)
+}
+
+fn parsed(text: &[u8], place: impl Fn() -> String) -> Result<RankSummary> {
+    let summary: RankSummary = serde_json::from_slice(text).context(place())?;
     match summary.gpushim_summary {
         VERSION => Ok(summary),
         0 => Err(failed!("{}: it is no summary of gpushim", place())),
@@ -62,16 +63,20 @@ mod tests {
     #[test]
     fn a_summary_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().expect("a folder");
-        let trace = folder.path().join("run.trace.gz");
+        let trace = folder.path().join("run.trace");
         let summary = RankSummary {
             gpushim_summary: VERSION,
             allocations: 7,
             ..RankSummary::default()
         };
-        write(&trace, &summary).expect("written");
+        std::fs::write(&trace, "any").expect("written");
+        assert_eq!(read_attached(&trace).expect("read"), None);
+        let (kind, whole) = attachment(&summary).expect("text");
+        attached::attach(&trace, kind, &whole).expect("attached");
+        assert_eq!(read_attached(&trace).expect("read"), Some(summary.clone()));
         let path = folder.path().join("run.trace.summary");
+        std::fs::write(&path, &whole).expect("written");
         assert_eq!(read(&path).expect("read"), summary);
-        let whole = std::fs::read(&path).expect("read");
         for (text, why) in [
             (&whole[..whole.len() / 2], "EOF"),
             (b"{}".as_slice(), "no summary"),

@@ -12,8 +12,11 @@ use super::beside::{self, SUFFIX};
 use super::summary::RankSummary;
 use crate::cli::files;
 use crate::cli::progress::Steps;
+use crate::compress;
 use crate::error::{Result, failed};
-use crate::recording::{self, is_snapshot, plain, rank_by_name};
+use crate::recording::{self, is_packed, is_snapshot, plain, rank_by_name};
+use crate::top::{State, is_in_use};
+use gpushim_trace::Trace;
 
 /// Most levels of folders to search.
 const DEPTH: usize = 8;
@@ -31,7 +34,7 @@ impl Place {
     /// Place of a trace, with the summary if one lies beside it.
     pub fn of(trace: PathBuf) -> Place {
         Place {
-            summary: Some(beside::path_of(&trace)).filter(|path| path.is_file()),
+            summary: Some(path_of(&trace)).filter(|path| path.is_file()),
             trace: Some(trace),
         }
     }
@@ -64,8 +67,8 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Reads the files of some processes. With `keeps`, each summary that had to be made is written
-    /// beside its trace.
+    /// Reads the files of some processes. With `keeps`, each summary that had to be made is
+    /// attached to its trace, if its process has ended.
     pub fn of(places: Vec<Place>, keeps: bool) -> Gathered {
         let read = each(&places, "reading ranks", |place| read(place, keeps));
         let mut gathered = Gathered::default();
@@ -205,22 +208,35 @@ fn add(path: &Path, places: &mut BTreeMap<PathBuf, Place>) {
     }
 }
 
+/// Returns the path of the file that has the summary of a trace in an earlier form.
+fn path_of(trace: &Path) -> PathBuf {
+    let mut name = plain(trace).into_os_string();
+    name.push(SUFFIX);
+    name.into()
+}
+
 /// The summary of a process, if there is one, and the files that could not be read.
 pub type Read = (Option<RankSummary>, Vec<Unreadable>);
 
-/// Reads the summary of a process. The file is used if it was written at the end of the process, if
-/// its trace has no more events, or if there is none. Otherwise the summary is made from the trace.
+/// Reads the summary of a process: the one attached to its trace, or the one in a file. It is used
+/// if it was written at the end of the process, if the trace has no more events, or if there is no
+/// trace. Otherwise the summary is made from the trace, of a running process from its newest events.
 pub fn read(place: &Place, keeps: bool) -> Read {
     let mut unreadable = Vec::new();
     let unread = |path: &Path, error: &dyn std::fmt::Display| Unreadable {
         file: path.display().to_string(),
         why: error.to_string(),
     };
-    let kept = place.summary.as_ref().and_then(|path| {
-        let read = beside::read(path);
-        read.map_err(|error| unreadable.push(unread(path, &error)))
-            .ok()
+    let attached = place.trace.as_ref().and_then(|path| {
+        let read = beside::read_attached(path).transpose()?;
+        Some(read.map_err(|error| unread(path, &error)))
     });
+    let in_file = || {
+        let path = place.summary.as_ref()?;
+        Some(beside::read(path).map_err(|error| unread(path, &error)))
+    };
+    let kept = attached.or_else(in_file);
+    let kept = kept.and_then(|read| read.map_err(|error| unreadable.push(error)).ok());
     let Some(trace) = &place.trace else {
         return (kept, unreadable);
     };
@@ -229,11 +245,21 @@ pub fn read(place: &Place, keeps: bool) -> Read {
     {
         return (kept, unreadable);
     }
-    match recording::open(trace) {
+    let plain = Trace::open_ring(trace).ok();
+    // Snapshots and files of gzip take no data.
+    let takes_data = plain.is_some() || is_packed(trace);
+    let opened = match plain.is_some_and(|trace| is_in_use(&trace)) {
+        // All events of a long run would take minutes to read.
+        true => recording::open_ring(trace),
+        false => recording::open(trace),
+    };
+    match opened {
         Ok(recording) => {
             let summary = RankSummary::read(&*recording);
-            if keeps && let Err(error) = beside::write(trace, &summary) {
-                unreadable.push(unread(&beside::path_of(trace), &error));
+            if keeps && takes_data && summary.end.state != State::Running {
+                let attached = beside::attachment(&summary)
+                    .and_then(|attachment| compress::attach(trace, &[attachment]));
+                unreadable.extend(attached.err().map(|error| unread(trace, &error)));
             }
             (Some(summary), unreadable)
         }

@@ -1,7 +1,7 @@
 //! Compares the ranks of a job, from a few to thousands, and finds those that are unlike the others.
 //!
 //! * [`RankSummary`] has the figures of one rank. `make` builds it from a recording, and `beside`
-//!   reads and writes its file.
+//!   reads it from the trace.
 //! * `sorted` tells ranks of jobs from separate runs, and `gather` reads their summaries.
 //! * `judge` finds the outliers. Its `roles` separate ranks with a role from exceptions.
 //! * `open` reads the traces of the outliers.
@@ -22,7 +22,7 @@ mod sorted;
 pub(crate) mod summary;
 mod text;
 
-pub(crate) use beside::{read as read_summary, write};
+pub(crate) use beside::{attachment, read as read_summary, read_attached};
 #[cfg(test)]
 pub(crate) use gather::Member;
 pub(crate) use gather::{Gathered, Place, each, places, read};

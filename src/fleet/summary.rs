@@ -1,4 +1,4 @@
-//! Summary of a rank: a few KiB of JSON beside its trace, `NAME.trace.summary`.
+//! Summary of a rank: a few KiB of JSON, attached to its trace.
 //!
 //! `docs/fleet.md` describes the fields. A reader accepts every summary of [`VERSION`]. It ignores
 //! unknown fields, and takes missing fields as empty.

@@ -19,7 +19,7 @@ use crate::output::escape::shown;
 ///
 /// A job may have thousands of ranks. The answer names each rank that is unlike the others, then
 /// shows the report of the most unusual one. Folders are searched with those in them. Ranks are read from
-/// the summaries that `gpushim run` writes beside traces, or else from the traces. Separate runs
+/// the summaries that `gpushim run` attaches to traces, or else from the traces. Separate runs
 /// are shown one after the other. Exit code 1 if a rank of a job stands out or is missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -34,7 +34,7 @@ pub struct Args {
     /// Only the job of this name or number, as its launcher gave it; the name of a job that has none.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// Save the summaries of ranks that this command made, each beside its trace.
+    /// Attach the summaries of ranks that this command made to the traces of ended processes.
     #[arg(long)]
     keep: bool,
     /// The most traces of dead ranks that are opened, to name where each allocated last.

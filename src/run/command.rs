@@ -4,10 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use super::child::{self, End};
-use super::summaries::{self, Renewal};
 use super::summary::Summary;
 use super::traces;
 use super::{afterwards, killer};
@@ -16,6 +14,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{of_stderr, say, say_lines};
 use crate::compress;
 use crate::error::{Result, failed};
+use crate::fleet;
 use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
 
 /// Run a program and record its GPU memory, with the call stack of each allocation; when it ends,
@@ -32,7 +31,7 @@ use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
   gpushim run python train.py
   gpushim run --no-stacks ./solver --steps 100        # a little faster, without the functions
   gpushim run --takeover torch python train.py        # PyTorch's tensors from our pool
-  gpushim run --limit 20G --trace out/%h-%p.trace ./solver
+  gpushim run --limit 20G -o out/%h-%p.trace ./solver
   gpushim run torchrun --nproc-per-node 8 train.py    # or: srun gpushim run python train.py")]
 pub struct Args {
     /// Serve cudaMalloc and cudaMallocAsync from gpushim's pool; the same as --policy auto.
@@ -53,8 +52,9 @@ pub struct Args {
     /// After which time unused cached memory is returned to the driver (GPUSHIM_DECAY).
     #[arg(long, value_name = "TIME")]
     decay: Option<OsString>,
-    /// The path of the trace, with %p pid, %r rank, %h host; or off (GPUSHIM_TRACE).
-    #[arg(long, value_name = "PATTERN")]
+    /// The path of the trace, with %p pid, %r rank, %h host; or off (GPUSHIM_TRACE). Missing folders
+    /// are made.
+    #[arg(short = 'o', long, value_name = "PATTERN")]
     trace: Option<OsString>,
     /// Size of the trace's event ring (GPUSHIM_TRACE_SIZE).
     #[arg(long, value_name = "SIZE")]
@@ -65,13 +65,13 @@ pub struct Args {
     /// The most bytes of disk for all events of a process; 4G unless given; none (GPUSHIM_SPOOL_SIZE).
     #[arg(long, value_name = "SIZE")]
     spool_size: Option<OsString>,
-    /// Leave the trace as it was written when the program ends: it is compressed otherwise, under
-    /// the same name.
+    /// Leave the trace as it was written when the program ends: it is packed otherwise, under the
+    /// same name.
     #[arg(long)]
     no_pack: bool,
-    /// Period in which the summary beside each trace, for `gpushim fleet`, is renewed; off writes none.
-    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = period)]
-    summary_every: Period,
+    /// Attach no summary to the traces, for `gpushim report DIR`, when the program ends.
+    #[arg(long)]
+    no_summary: bool,
     /// Allocations that get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).
     #[arg(
         long,
@@ -190,20 +190,6 @@ impl Args {
     }
 }
 
-/// A time, or `None` for never.
-#[derive(Clone, Copy, Debug)]
-struct Period(Option<Duration>);
-
-/// Parses `30s`, `1m` or `off`.
-fn period(text: &str) -> Result<Period> {
-    if text == "off" {
-        return Ok(Period(None));
-    }
-    let time = gpushim_config::duration(text).filter(|time| !time.is_zero());
-    let time = time.ok_or_else(|| failed!("expected a time like 30s or 1m, or off"))?;
-    Ok(Period(Some(time)))
-}
-
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
 /// The variable of `--pool` and `--policy`.
@@ -271,34 +257,31 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let Some(pattern) = pattern.filter(|pattern| {
         // The program may change its directory; its trace should not.
         command.env("GPUSHIM_TRACE", pattern);
-        !(is_silent && args.no_pack && args.summary_every.0.is_none())
+        !(is_silent && args.no_pack && args.no_summary)
     }) else {
         return Err(not_started(child::become_it(&mut command)));
     };
+    traces::make_folder(&pattern)?;
     let before = traces::existing(&pattern);
     let kills = killer::kills();
-    let renewal = args
-        .summary_every
-        .0
-        .map(|every| Renewal::start(pattern.clone(), before.clone(), every));
-    let ended = child::run(&mut command).map_err(not_started);
-    if let Some(renewal) = renewal {
-        renewal.stop();
-    }
-    let (pid, end) = ended?;
+    let (pid, end) = child::run(&mut command).map_err(not_started)?;
     let after = traces::existing(&pattern);
     let written: Vec<_> = after.difference(&before).cloned().collect();
     let stderr = of_stderr();
     let words = afterwards::in_words(end, kills);
     let mut problems = afterwards::conclude(&written, pid, &words);
-    let is_summed_up = args.summary_every.0.is_some();
-    let mut summary = (!is_silent || is_summed_up).then(|| Summary::of(&written, !is_silent));
-    if let Some(summary) = summary.as_ref().filter(|_| is_summed_up) {
-        problems.extend(summaries::write_last(&summary.ranks));
-    }
-    if !args.no_pack {
-        let unpacked = compress::all(&written).into_iter();
-        problems.extend(unpacked.map(|problem| format!("{problem}; it stays as it was written")));
+    let mut summary = (!is_silent || !args.no_summary).then(|| Summary::of(&written, !is_silent));
+    let ranks = summary.as_ref().map_or(&[][..], |summary| &summary.ranks);
+    for trace in &written {
+        let its = ranks
+            .iter()
+            .find(|(path, _)| path == trace && !args.no_summary);
+        let attachments: Option<Result<_>> = its.map(|(_, rank)| fleet::attachment(rank));
+        let finished = attachments
+            .transpose()
+            .and_then(|one| compress::finish(trace, !args.no_pack, one.as_slice()));
+        let problem = finished.err();
+        problems.extend(problem.map(|problem| format!("{problem}; it stays as it was written")));
     }
     if let Some(summary) = summary.as_mut().filter(|_| !is_silent) {
         summary.weigh();

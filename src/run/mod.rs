@@ -4,7 +4,6 @@ mod afterwards;
 pub(crate) mod child;
 pub(crate) mod command;
 mod killer;
-mod summaries;
 mod summary;
 mod traces;
 pub(crate) mod words;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::files;
 use crate::error::{Context, Result};
-use crate::whole::folder_of;
+use crate::whole::{Unfinished, folder_of};
 use gpushim_config::Setting;
 
 /// The pattern in force as an absolute one, `None` if there is to be no trace.
@@ -43,21 +43,30 @@ pub fn existing(pattern: &str) -> BTreeSet<PathBuf> {
     files::matching(pattern).into_iter().collect()
 }
 
-/// Bytes that a trace takes on the disk, with the files of its spool and symbols. The trace is
-/// sparse: its length is not its size on the disk.
+/// Makes the folder of a pattern, and checks that traces can be written into it. A folder whose name
+/// depends on the process is made by the process.
+///
+/// # Errors
+/// The folder cannot be made, or not be written to.
+pub fn make_folder(pattern: &str) -> Result<()> {
+    let folder = folder_of(Path::new(pattern))
+        .to_string_lossy()
+        .replace("%%", "\0");
+    if folder.contains('%') {
+        return Ok(());
+    }
+    let folder = PathBuf::from(folder.replace('\0', "%"));
+    let made = std::fs::create_dir_all(&folder);
+    made.and_then(|()| Unfinished::beside(&folder.join("trace")))
+        .map(drop)
+        .context(format!("write traces to {}", folder.display()))
+}
+
+/// Bytes that a trace takes on the disk. It is sparse while it is written: its length is not its
+/// size on the disk.
 pub fn on_disk(trace: &Path) -> u64 {
-    let taken = |path: &Path| {
-        let meta = std::fs::symlink_metadata(path).ok();
-        meta.map_or(0, |meta| meta.blocks().saturating_mul(512))
-    };
-    let entries = std::fs::read_dir(folder_of(trace));
-    let name = trace.file_name().unwrap_or_default().to_string_lossy();
-    let spool = format!("{name}.");
-    let beside = entries.into_iter().flatten().flatten();
-    let beside = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&spool));
-    beside.fold(taken(trace), |sum, entry| {
-        sum.saturating_add(taken(&entry.path()))
-    })
+    let meta = std::fs::symlink_metadata(trace).ok();
+    meta.map_or(0, |meta| meta.blocks().saturating_mul(512))
 }
 
 #[cfg(test)]
@@ -65,15 +74,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sparse_trace_with_its_spool() {
+    fn a_sparse_trace() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.trace");
         let file = std::fs::File::create(&path).expect("made");
         file.set_len(100 << 20).expect("long");
         assert!(on_disk(&path) < 1 << 20, "{}", on_disk(&path));
-        std::fs::write(folder.path().join("a.trace.spool"), vec![7; 3 << 20]).expect("written");
-        std::fs::write(folder.path().join("a.traces"), vec![7; 3 << 20]).expect("written");
-        let bytes = on_disk(&path);
-        assert!((3 << 20..4 << 20).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn folders_are_made_unless_their_names_depend_on_the_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let make = |pattern: &str| make_folder(&format!("{}/{pattern}", folder.path().display()));
+        make("a/b%%c/%p.trace").expect("made");
+        assert!(folder.path().join("a/b%c").is_dir());
+        make("%h/x.trace").expect("left to the process");
+        assert!(!folder.path().join("%h").exists());
+        std::fs::write(folder.path().join("file"), "").expect("written");
+        let error = make("file/x.trace").expect_err("no folder").to_string();
+        assert!(error.starts_with("write traces to "), "{error}");
     }
 }

@@ -16,9 +16,10 @@ const OPTIONAL: [(&str, &str); 4] = [
     ("--elastic", "GPUSHIM_ELASTIC"),
 ];
 /// Options that never have a value.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     "--no-stacks",
     "--no-pack",
+    "--no-summary",
     "--quiet",
     "-q",
     "--help",

@@ -1,11 +1,16 @@
 //! The state of the process of a recording, and the manner of its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
 use super::watch::traces_of;
-use crate::recording::{Process, Recording};
+use crate::recording::{Process, Recording, is_packed};
+use gpushim_trace::Trace;
+
+/// The most time between the start of a trace and the creation of its file.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The state of a process: does it run?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +38,9 @@ pub struct End {
     pub state: State,
     /// The way as `gpushim run` was told, `signal 9 (SIGKILL)`, or the exit code as the process noted it.
     pub by: Option<String>,
+    /// True if the file is a copy, which may have been made before the end.
+    #[serde(skip)]
+    pub is_copy: bool,
 }
 
 impl End {
@@ -52,19 +60,29 @@ impl End {
         End {
             state,
             by: told.clone().or(noted.clone().filter(has_code)),
+            is_copy: is_copy(recording.path(), process.started_wall_ns),
         }
     }
 
     /// Returns the end in words, `killed by signal 9 (SIGKILL)`; `None` if it is not known.
     pub fn in_words(&self) -> Option<String> {
+        const CUT: &str = "this copy was made before its end, and later events are not in it";
+        let or_copied = |words: &str| match self.is_copy {
+            true => format!("{words}, or {CUT}"),
+            false => words.to_string(),
+        };
         Some(match (&self.by, self.state) {
             (Some(by), _) if by.starts_with("signal") => format!("killed by {by}"),
             (Some(by), _) => by.clone(),
             (None, State::Ended) => "by exit".to_string(),
             (None, State::Died) => {
-                "without closing the trace: it was killed, crashed or called _exit".to_string()
+                or_copied("without closing the trace: it was killed, crashed or called _exit")
             }
+            (None, State::Running) if self.is_copy => format!("not yet: the process runs, {CUT}"),
             (None, State::Running) => "not yet: the process runs".to_string(),
+            (None, State::Unknown) if self.is_copy => {
+                or_copied("not noted: the process was killed, crashed or called _exit")
+            }
             (None, State::Unknown) => return None,
         })
     }
@@ -76,8 +94,12 @@ fn state(path: &Path, process: &Process) -> State {
         return State::Unknown;
     };
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let is_it = |mapped: &PathBuf| {
+        let its = || Trace::open_ring(mapped).ok()?.process().started_wall_ns;
+        *mapped == path || its().is_some_and(|its| Some(its) == process.started_wall_ns)
+    };
     match is_here(process) {
-        true if traces_of(pid).contains(&path) => State::Running,
+        true if traces_of(pid).iter().any(is_it) => State::Running,
         true => State::Died,
         false => State::Unknown,
     }
@@ -94,10 +116,20 @@ pub fn is_here(process: &Process) -> bool {
         && its.is_some_and(|its| Path::new(its) == namespace)
 }
 
+/// True if a file is younger than the trace in it, and so a copy. A packed one is none: it was made
+/// after the end.
+fn is_copy(path: &Path, started_wall_ns: Option<u64>) -> bool {
+    let started = started_wall_ns.map(Duration::from_nanos);
+    let started = started.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since + AT_ONCE));
+    let created = std::fs::metadata(path).and_then(|meta| meta.created());
+    let is_younger = created.ok().zip(started);
+    is_younger.is_some_and(|(created, started)| created > started) && !is_packed(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpushim_trace::{Trace, Writer, WriterOptions, add_fact};
+    use gpushim_trace::{Writer, WriterOptions, add_fact};
 
     fn end(facts: &[(&str, &str)]) -> (State, Option<String>, Option<String>) {
         let folder = tempfile::tempdir().expect("a folder");

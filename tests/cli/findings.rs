@@ -88,17 +88,18 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
 }
 
 #[test]
-fn a_trace_without_stacks_has_no_symbols_to_pack() {
+fn a_trace_without_stacks_has_no_names_to_attach() {
     let dir = tempfile::tempdir().unwrap();
     let trace = sample(&dir.path().join("a.trace"));
-    for args in [&["symbols"][..], &["symbols", "-o", "all.symbols"]] {
-        let output = run(dir.path(), &[args, &[trace.to_str().unwrap()]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert!(stdout(&output).ends_with("a.trace: no call stacks to name\n"));
-    }
-    let files = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(files, 1);
-    let output = run(dir.path(), &["symbols", "missing.trace"]);
+    let output = run(dir.path(), &["pack", trace.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).ends_with(" on disk\n"),
+        "{}",
+        stdout(&output)
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let output = run(dir.path(), &["pack", "missing.trace"]);
     assert_eq!(output.status.code(), Some(2));
 }
 

@@ -88,6 +88,10 @@ fn former_subcommands_name_their_successor() {
             "gpushim: failed to run `flamegraph`: it is part of `html` and `export --to folded` now\n",
         ),
         (
+            &["symbols", "-o", "job.symbols", "a.trace"],
+            "gpushim: failed to run `symbols`: it is part of `pack` now: gpushim pack FILE\n",
+        ),
+        (
             &["export", "--to", "speedscope", "a.trace"],
             "gpushim: failed to export to `speedscope`: it opens pprof: gpushim export --to pprof -o FILE.pb.gz TRACE\n",
         ),

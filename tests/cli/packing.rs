@@ -2,6 +2,18 @@
 
 use super::*;
 
+/// First bytes of a packed file.
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+fn files_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn a_packed_trace_answers_as_before_and_takes_less() {
     let dir = tempfile::tempdir().unwrap();
@@ -19,27 +31,29 @@ fn a_packed_trace_answers_as_before_and_takes_less() {
         (Some(0), "")
     );
     assert!(
-        stdout(&output).starts_with("a.trace.gz  "),
+        stdout(&output).starts_with("a.trace  "),
         "{}",
         stdout(&output)
     );
-    assert!(!dir.path().join("a.trace").exists());
-    let packed = dir.path().join("a.trace.gz").metadata().unwrap().len();
+    assert_eq!(files_in(dir.path()), ["a.trace"]);
+    let size = || dir.path().join("a.trace").metadata().unwrap().len();
+    let packed = size();
     assert!(packed < 100 << 10, "{packed} bytes");
-    assert_eq!(
-        commands.map(|command| answer("a.trace.gz", command)),
-        before
+    assert_eq!(commands.map(|command| answer("a.trace", command)), before);
+    let file = std::fs::File::open(dir.path().join("a.trace")).unwrap();
+    let summary = gpushim_trace::attached::read(&file, gpushim_trace::attached::Attached::Summary);
+    assert!(
+        summary
+            .unwrap()
+            .unwrap()
+            .starts_with(b"{\"gpushim_summary\":1")
     );
-    let folder = run(dir.path(), &["report", ".", "--format", "json"]);
-    assert_eq!(json(&folder)["results"].as_array().unwrap().len(), 1);
-    // Once more, also under a name that does not tell: nothing to do, and nothing lost.
-    std::fs::rename(dir.path().join("a.trace.gz"), dir.path().join("a.trace")).unwrap();
+    // Once more: nothing to do, and nothing lost.
     let again = run(dir.path(), &["pack", "a.trace"]);
-    assert_eq!(
-        (again.status.code(), stderr(&again).as_str()),
-        (Some(0), "gpushim: a.trace is compressed already\n")
-    );
-    assert_eq!(dir.path().join("a.trace").metadata().unwrap().len(), packed);
+    let said = stderr(&again);
+    assert_eq!(again.status.code(), Some(0), "{said}");
+    assert_eq!(said, "gpushim: a.trace is packed already\n");
+    assert_eq!(size(), packed);
 }
 
 #[test]
@@ -47,19 +61,21 @@ fn nothing_is_lost_where_it_cannot_be_packed() {
     let dir = tempfile::tempdir().unwrap();
     sample(&dir.path().join("a.trace"));
     let kept = std::fs::read(dir.path().join("a.trace")).unwrap();
-    std::fs::write(dir.path().join("a.trace.gz"), "mine").unwrap();
-    let output = run(dir.path(), &["pack", "a.trace"]);
-    assert_eq!(output.status.code(), Some(2));
+    let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let gzip = [gzip].map(|mut gzip| {
+        std::io::Write::write_all(&mut gzip, &kept).unwrap();
+        gzip.finish().unwrap()
+    });
+    std::fs::write(dir.path().join("a.trace.gz"), &gzip[0]).unwrap();
+    let output = run(dir.path(), &["pack", "a.trace.gz"]);
+    assert_eq!(output.status.code(), Some(0));
     assert!(
-        stderr(&output).contains("a.trace.gz is there already"),
+        stderr(&output).contains("is compressed by gzip: not packed"),
         "{}",
         stderr(&output)
     );
-    assert_eq!(
-        std::fs::read(dir.path().join("a.trace.gz")).unwrap(),
-        b"mine"
-    );
-    assert_eq!(std::fs::read(dir.path().join("a.trace")).unwrap(), kept);
+    let left = std::fs::read(dir.path().join("a.trace.gz")).unwrap();
+    assert_eq!(left, gzip[0]);
     std::fs::write(dir.path().join("no.trace"), "no trace").unwrap();
     assert_eq!(
         run(dir.path(), &["pack", "no.trace"]).status.code(),
@@ -76,11 +92,12 @@ fn nothing_is_lost_where_it_cannot_be_packed() {
         "{}",
         stderr(&output)
     );
-    assert!(path.exists() && !dir.path().join("open.trace.gz").exists());
+    let content = || std::fs::read(&path).unwrap();
+    assert!(content().starts_with(b"gpushim\0"));
     drop(writer);
-    let kept = run(dir.path(), &["pack", "--keep", "open.trace"]);
+    let kept = run(dir.path(), &["pack", "open.trace"]);
     assert_eq!(kept.status.code(), Some(0), "{}", stderr(&kept));
-    assert!(path.exists() && dir.path().join("open.trace.gz").exists());
+    assert!(content().starts_with(&ZSTD));
 }
 
 /// A program that leaves a trace of this host and process numbers, of more than a mebibyte on the
@@ -114,18 +131,19 @@ fn run_leaves_a_compressed_trace_of_the_same_name_and_content() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         std::fs::read(trace).unwrap()
     };
-    assert!(run_it(&["--no-pack"], "raw.trace") == content);
+    assert!(run_it(&["--no-pack", "--no-summary"], "raw.trace") == content);
+    let summed_up = run_it(&["--no-pack"], "summed-up.trace");
+    assert!(summed_up.len() > content.len() && summed_up.starts_with(&content));
     for options in [&[][..], &["--quiet"]] {
         let name = format!("packed{}.trace", options.len());
         let packed = run_it(options, &name);
         assert!(
-            packed.starts_with(&[0x1f, 0x8b]) && packed.len() < 1 << 20,
+            packed.starts_with(&ZSTD) && packed.len() < 1 << 20,
             "{}",
             packed.len()
         );
-        let mut unpacked = Vec::new();
-        let mut decoder = flate2::read::MultiGzDecoder::new(&packed[..]);
-        std::io::Read::read_to_end(&mut decoder, &mut unpacked).unwrap();
+        // As any program of zstd unpacks it: what is attached is skipped.
+        let unpacked = zstd::stream::decode_all(&packed[..]).unwrap();
         assert!(unpacked == content, "what it unpacks to");
         let report = |name: &str| {
             let output = run(dir.path(), &["report", name, "--format", "json"]);

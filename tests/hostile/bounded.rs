@@ -105,9 +105,10 @@ pub const READERS: [&[&str]; 16] = [
     &["export", "--to", "folded"],
     &["events", "--stacks"],
     &["html", "-o", "out.html"],
-    &["symbols"],
     &["metrics"],
     &["doctor"],
     &["top", "--once"],
     &["export", "--to", "json"],
+    // The last one: it packs the file.
+    &["pack"],
 ];

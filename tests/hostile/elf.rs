@@ -108,9 +108,9 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// Output of `symbols` under a limit of memory in MiB.
+    /// Output of `pack` under a limit of memory in MiB.
     fn says(&self, mib: u64) -> String {
-        let ran = gpushim(self.0.path(), &["symbols", "a.trace"], mib, LIMIT);
+        let ran = gpushim(self.0.path(), &["pack", "a.trace"], mib, LIMIT);
         assert_eq!(ran.code, Some(0), "{}", ran.text());
         ran.text()
     }

@@ -128,12 +128,14 @@ fn a_trace_that_is_hostile_from_name_to_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = format!("{}.trace", EVIL.replace('/', ""));
     hostile_trace(&folder.path().join(&name));
+    let content = std::fs::read(folder.path().join(&name)).expect("read");
     is_clean_everywhere(folder.path(), &name);
     // Cut off: there are problems to name.
-    let content = std::fs::read(folder.path().join(&name)).expect("read");
     let cut = format!("cut{name}");
     std::fs::write(folder.path().join(&cut), &content[..content.len() - 65_000]).expect("written");
     is_clean_everywhere(folder.path(), &cut);
+    // As it was, unpacked, with names beside it.
+    std::fs::write(folder.path().join(&name), &content).expect("written");
     let symbols = format!("{name}.symbols");
     std::fs::write(folder.path().join(symbols), "not one").expect("written");
     is_clean_everywhere(folder.path(), &name);

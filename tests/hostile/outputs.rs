@@ -23,16 +23,16 @@ fn what_is_derived_is_the_owners_and_no_link_is_followed() {
     let victim = at("victim");
     std::fs::write(&victim, "kept").expect("written");
     // Predictable names, of the complete file and of the unfinished one.
-    for name in ["out", "out.part", "a.trace.symbols"] {
+    for name in ["out", "out.part"] {
         symlink(&victim, at(name)).expect("linked");
     }
     let written: [(&[&str], &str, u32); 5] = [
         (&["html", "-o", "out"], "out", 0o600),
         (&["export", "--to", "json", "-o", "out"], "out", 0o600),
         (&["export", "--to", "perfetto", "-o", "out"], "out", 0o600),
-        (&["symbols"], "a.trace.symbols", 0o600),
         // For a collector that is another user.
         (&["metrics", "-o", "out"], "out", 0o644),
+        (&["pack"], "a.trace", 0o600),
     ];
     for (args, out, expected) in written {
         if out == "out" {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use gpushim_trace::attached::{self, Attached};
+
 use crate::support::{Outcome, Run, library, program};
 
 /// Most lines of a text, and most characters of each line but the last.
@@ -237,9 +239,11 @@ fn under_run_the_text_comes_before_the_summary() {
             "{report}"
         );
         let files = outcome.files();
-        let summary = files.iter().find(|name| name.ends_with(".summary"));
-        let summary = fs::read_to_string(outcome.folder().join(summary.expect("a summary")));
+        let trace = files.iter().find(|name| name.ends_with(".trace"));
+        let trace = fs::File::open(outcome.folder().join(trace.expect("a trace")));
+        let summary = attached::read(&trace.expect("opened"), Attached::Summary);
+        let summary = summary.expect("read").expect("a summary");
         let by = reported.trim_start_matches("killed by ");
-        assert!(summary.expect("read").contains(by), "{by}");
+        assert!(String::from_utf8_lossy(&summary).contains(by), "{by}");
     }
 }

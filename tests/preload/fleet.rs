@@ -1,5 +1,8 @@
 //! `gpushim run` and `gpushim report` on the processes of a job, as launchers start them.
 
+use std::fs::File;
+
+use gpushim_trace::attached::{self, Attached};
 use serde_json::Value;
 
 use crate::support::{Outcome, Run, place};
@@ -56,26 +59,35 @@ fn four_processes_of_which_one_leaks() {
         assert!(named.starts_with("copy situations.py:"), "{job:#}");
     }
     for rank in 0..4 {
-        let path = outcome.folder().join(format!("{rank}.trace.summary"));
-        let bytes = path.metadata().expect("a summary").len();
+        let bytes = summary(&outcome, rank).expect("a summary").len();
         assert!(bytes < 16 << 10, "{bytes} bytes of rank {rank}");
     }
 }
 
+/// The summary attached to the trace of a rank.
+fn summary(outcome: &Outcome, rank: u32) -> Option<Vec<u8>> {
+    let file = File::open(outcome.folder().join(format!("{rank}.trace")));
+    attached::read(&file.expect("a trace"), Attached::Summary).expect("read")
+}
+
 #[test]
-fn the_summary_of_a_killed_process_is_whole() {
+fn the_rank_of_a_killed_process_is_summed_up_from_its_trace() {
     let outcome = script(
         "export WORLD_SIZE=3
          RANK=0 $gpushim run --quiet $train clean 30 >&2
-         RANK=1 $gpushim run --quiet --summary-every 100ms $train clean 1000000 >/dev/null 2>&1 &
-         until [ -s 1.trace.summary ]; do sleep 0.1; done; kill -9 $!
-         cp 1.trace.summary before; sleep 0.3; $gpushim report --format json .",
+         RANK=1 $gpushim run --quiet $train clean 1000000 >/dev/null 2>&1 &
+         until [ -s 1.trace ]; do sleep 0.1; done; sleep 0.5
+         $gpushim report --keep --format json . > running; kill -9 $!
+         sleep 0.3; $gpushim report --keep --format json .",
     );
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
-    let before = std::fs::read(outcome.folder().join("before")).expect("a summary");
-    let before: Value = serde_json::from_slice(&before).expect("it is whole");
-    assert_eq!(before["end"]["state"], "running");
-    assert_eq!(before["process"]["rank"], 1);
+    let running = std::fs::read(outcome.folder().join("running")).expect("a report");
+    let running: Value = serde_json::from_slice(&running).expect("it is whole");
+    assert_eq!(running["jobs"][0]["totals"]["running"], 1, "{running:#}");
+    let kept = summary(&outcome, 1).expect("attached once it had ended");
+    let kept: Value = serde_json::from_slice(&kept).expect("it is whole");
+    assert_eq!(kept["end"]["state"], "died");
+    assert_eq!(kept["process"]["rank"], 1);
     let job = job(&outcome);
     assert_eq!(kinds(&job, 0), [""; 0], "{job:#}");
     assert_eq!(kinds(&job, 1).first(), Some(&"died"), "{job:#}");

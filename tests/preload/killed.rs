@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use gpushim_trace::{Class, Layer, Trace};
 
+use crate::spool::spool_bytes;
 use crate::support::{Outcome, Run, program};
 
 const THREADS: usize = 4;
@@ -56,10 +58,14 @@ fn truth(outcome: &Outcome) -> Truth {
     truth
 }
 
+fn trace_of(outcome: &Outcome) -> PathBuf {
+    let name = outcome.files().into_iter().find(|f| f.ends_with(".trace"));
+    outcome.folder().join(name.unwrap_or_default())
+}
+
 /// Compares a dead process's trace with the truth. Returns the events that it recorded.
 fn agrees(outcome: &Outcome) -> u64 {
-    let name = outcome.files().into_iter().find(|f| f.ends_with(".trace"));
-    let path = outcome.folder().join(name.unwrap_or_default());
+    let path = trace_of(outcome);
     let truth = truth(outcome);
     let trace = match Trace::open(&path) {
         Ok(trace) => trace,
@@ -163,11 +169,7 @@ fn killed_at_random() {
         assert_eq!(outcome.code, -9);
         let recorded = agrees(&outcome);
         (events, most) = (events + recorded, recorded.max(most));
-        let spooled = |name: &String| {
-            let path = outcome.folder().join(name);
-            name.ends_with(".spool") && fs::metadata(path).is_ok_and(|meta| meta.len() > 0)
-        };
-        spools += u64::from(outcome.files().iter().any(spooled));
+        spools += u64::from(recorded > 0 && spool_bytes(&trace_of(&outcome)) > 0);
     }
     println!(
         "{times} kills, {events} events, at most {most} in one process; {spools} with a spool"
@@ -229,11 +231,7 @@ fn a_full_disk() {
                     .all(|line| line.starts_with("gpushim: the spool"))
             );
             if name == "GPUSHIM_SPOOL_FLOOR" {
-                let spools = outcome.files().into_iter();
-                for spool in spools.filter(|name| name.ends_with(".spool")) {
-                    let spool = fs::metadata(outcome.folder().join(spool));
-                    assert_eq!(spool.expect("its size").len(), 0);
-                }
+                assert_eq!(spool_bytes(&trace_of(&outcome)), 0);
             }
         }
     }

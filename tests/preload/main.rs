@@ -33,6 +33,7 @@ mod library;
 mod limits;
 mod mempools;
 mod nvtx;
+mod one_file;
 mod oom;
 mod outside;
 mod owners;

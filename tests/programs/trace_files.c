@@ -17,13 +17,6 @@ static void pairs(int count) {
     }
 }
 
-/* The trace of this process, and its spool. */
-static const char *name_of(int spool) {
-    static char name[64];
-    snprintf(name, sizeof name, "%d.trace%s", (int)getpid(), spool ? ".spool" : "");
-    return name;
-}
-
 /* A program that lets go of every descriptor it does not know, and opens files of its own. */
 static void close_all(int *files) {
     for (int fd = 3; fd < 1024; fd++) close(fd);
@@ -72,17 +65,15 @@ int main(int argc, char **argv) {
     pairs(100);
     sleep_ms(30);
     if (!strcmp(what, "close")) close_all(files);
-    for (int spool = 0; spool < 2; spool++) {
-        const char *name = name_of(spool);
-        char other[80];
-        snprintf(other, sizeof other, "%s.moved", name);
-        /* Without a trace all of these fail. */
-        if (!strcmp(what, "truncate")) (void)!truncate(name, 0);
-        if (!strcmp(what, "halve")) (void)!truncate(name, spool ? 100 : 300000);
-        if (!strcmp(what, "remove")) unlink(name);
-        if (!strcmp(what, "rename")) {
-            if (rename(name, other) == 0) close(open(name, O_RDWR | O_CREAT, 0600));
-        }
+    char name[64], other[80];
+    snprintf(name, sizeof name, "%d.trace", (int)getpid());
+    snprintf(other, sizeof other, "%s.moved", name);
+    /* Without a trace all of these fail. */
+    if (!strcmp(what, "truncate")) (void)!truncate(name, 0);
+    if (!strcmp(what, "halve")) (void)!truncate(name, 300000);
+    if (!strcmp(what, "remove")) unlink(name);
+    if (!strcmp(what, "rename")) {
+        if (rename(name, other) == 0) close(open(name, O_RDWR | O_CREAT, 0600));
     }
     if (!strcmp(what, "own")) own_fault();
     if (!strcmp(what, "fault")) {

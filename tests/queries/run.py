@@ -48,6 +48,13 @@ def site(function):
     return f"{function['name']}  {place}:{function['line']}" if function["line"] else f"{function['name']}  {place}"
 
 
+def attached_summary(path):
+    """The summary attached to a trace, where it is all that is attached: docs/trace-format.md."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[-32:-24], "little")
+    return json.loads(content[-48 - length : -48])
+
+
 class Expected:
     """The answers of gpushim itself, each in the order and with the columns of the query of that name."""
 
@@ -56,8 +63,8 @@ class Expected:
         (self.of_job,) = ask(command, "report", "--keep", "--job", JOB, folder, key="jobs")
         self.ranks = self.of_job["ranks"]
         self.summaries = {}
-        for path in folder.rglob("*.summary"):
-            self.summaries[str(path).removesuffix(".summary")] = json.loads(path.read_text())
+        for path in folder.rglob("*.trace"):
+            self.summaries[str(path)] = attached_summary(path)
 
     def answers(self):
         return {name: getattr(self, name.replace("-", "_"))() for name in sorted(path.stem for path in QUERIES.glob("*-*.sql"))}

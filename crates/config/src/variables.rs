@@ -58,21 +58,21 @@ variables! {
         "The path of the trace of a process. `%p` is replaced by its id, `%r` by its rank (`RANK`, \
          `OMPI_COMM_WORLD_RANK`, `PMI_RANK` or `SLURM_PROCID`; 0 if there is none), `%h` by the host's name, `%%` \
          by `%`. An existing file is never overwritten: the new one gets `-1`, `-2`, … before its extension. The \
-         file is created when the process first uses CUDA." }
+         file is created when the process first uses CUDA, and missing folders with it." }
     TRACE_SIZE = { "GPUSHIM_TRACE_SIZE", "64M", "a size from 64K to 1T",
         "Size of the trace's event ring, rounded down to a power of two; 64 bytes an event. The newest events \
          overwrite the oldest. The file takes space on the disk as it is used." }
     TRACE_MODE = { "GPUSHIM_TRACE_MODE", "ring", "ring or full",
         "Which events the trace keeps. `ring`: the newest ones; live blocks, sums and a timeline are kept for the \
-         whole run. `full`, which `gpushim run` sets: all events; a background thread writes them, compressed, to a file \
-         beside the trace, and the program's threads never wait for it. Events that do not fit on the disk are counted." }
+         whole run. `full`, which `gpushim run` sets: all events; a background thread writes them, compressed, \
+         behind the ring, and the program's threads never wait for it. Events that do not fit on the disk are counted." }
     TRACE_FACTS = { "GPUSHIM_TRACE_FACTS", "masked", "all, masked or none",
         "Which facts about the process a trace contains. `masked`: the command line, with values that look like \
          secrets replaced by `***`, the executable, the working directory and the host. `all`: the same, with \
          nothing replaced. `none`: none of these. `what-a-trace-tells.md` lists what else is in a trace." }
     SPOOL_SIZE = { "GPUSHIM_SPOOL_SIZE", "none", "a size with its unit, like 512M, 1.5g or 2GiB, or none",
-        "The most bytes that the files of the mode `full` may have, for each process; beyond that the oldest parts are \
-         deleted. `gpushim run` sets 4G: a whole day of 13,000 events a second, at the 3 to 4 bytes that an event of a \
+        "The most bytes of compressed events that the mode `full` keeps, for each process; beyond that the oldest make \
+         room. `gpushim run` sets 4G: a whole day of 13,000 events a second, at the 3 to 4 bytes that an event of a \
          training takes; with the trace itself a process takes at most 4.2 GiB of disk." }
     SPOOL_FLOOR = { "GPUSHIM_SPOOL_FLOOR", "1G", "a size with its unit, like 512M, 1.5g or 2GiB, or 0",
         "Free space that the mode `full` leaves on the disk: with less free space it stops writing." }

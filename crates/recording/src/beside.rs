@@ -1,5 +1,5 @@
-//! Companions of a compressed trace, its spool and its symbols, copied beside the copy that is
-//! read.
+//! Companions of a compressed trace of an earlier form, its spool and its symbols, copied beside the
+//! copy that is read.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -54,7 +54,7 @@ pub use code::Code;
 pub use copied::{most as most_unpacked, plain};
 pub use csv::LineLog;
 pub use decorator::Decorator;
-pub use open::{is_compressed, open, open_ring, open_trace};
+pub use open::{is_compressed, is_packed, open, open_ring, open_trace};
 pub use owners::{Owned, Owner, Owners};
 pub use process::{ENDED_BY, Gpu, Process};
 pub use rank::{is_snapshot, rank_by_name};

@@ -1,15 +1,13 @@
 //! The format of a file, by its first bytes.
 
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
-
 use super::Recording;
 use super::csv::{Dialect, LineLog};
-use super::packed::Packed;
+use super::packed::{Form, Packed};
 use super::pickle::Pickle;
 use super::requests::REQUESTS;
 use super::rmm::RMM;
@@ -24,15 +22,13 @@ use gpushim_trace::regular::open_regular;
 
 /// Bytes of the beginning that are examined.
 const HEAD: usize = 4096;
-/// Bytes at the beginning of a gzip file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Bytes beyond which a snapshot is not loaded into memory.
 const SNAPSHOT_MAX: u64 = 2 << 30;
 
 /// Opens a recording by its content; `-` is standard input. Each of these may be compressed by
 /// gzip:
 ///
-/// - a trace of the shim
+/// - a trace of the shim, also packed
 /// - a PyTorch memory snapshot or a page of its viewer
 /// - a log of RMM, or a list of requests.
 ///
@@ -71,20 +67,18 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     let Ok((file, _)) = open_regular(path) else {
         return Ok(None);
     };
-    let (head, is_gzip) = head(&file);
-    if Pickle::is_one(&head) || viewer_page::is_html(&head) {
-        return Ok(Some(Box::new(snapshot(path, file, is_gzip)?)));
+    let (head, form) = head(&file);
+    if form != Form::Plain && head.starts_with(&MAGIC) {
+        return Ok(Some(Box::new(Opened::unpacked(path, &file, form)?)));
     }
-    if is_gzip && head.starts_with(&MAGIC) {
-        let mut file = file;
-        file.rewind()
-            .map_err(|error| failed!("read {}: {error}", path.display()))?;
-        return Ok(Some(Box::new(Opened::unpacked(path, file)?)));
+    let is_gzip = form == Form::Gzip;
+    if Pickle::is_one(&head) || viewer_page::is_html(&head) {
+        return Ok(Some(Box::new(snapshot(path, file, form)?)));
     }
     if let Some(dialect) = dialect(&head) {
         return Ok(Some(Box::new(LineLog::new(path, file, is_gzip, dialect))));
     }
-    if is_gzip {
+    if form != Form::Plain {
         return Err(failed!(
             "read {}: it unpacks to something that is not a trace, a PyTorch memory snapshot, an RMM log or a list of \
              requests",
@@ -94,31 +88,39 @@ fn other_format(path: &Path) -> Result<Option<Box<dyn Recording>>> {
     Ok(None)
 }
 
-/// Reads the first bytes of a file, unpacked; the flag is true if it is compressed.
-fn head(file: &File) -> (Vec<u8>, bool) {
+/// Reads the first bytes of a file, unpacked; also returns its form.
+fn head(file: &File) -> (Vec<u8>, Form) {
     let mut head = vec![0; HEAD];
     let read = file.read_at(&mut head, 0).unwrap_or(0);
     head.truncate(read);
-    let is_gzip = head.starts_with(&GZIP);
-    if is_gzip {
+    let form = Form::of(&head);
+    if form != Form::Plain {
         head.clear();
         // Later damage is not reported here; the data before it is enough.
-        let _ = MultiGzDecoder::new(file)
-            .take(HEAD as u64)
-            .read_to_end(&mut head);
+        let _ = form
+            .content(file)
+            .and_then(|content| content.take(HEAD as u64).read_to_end(&mut head));
     }
-    (head, is_gzip)
+    (head, form)
 }
 
-/// Returns true if a file is compressed by gzip.
+/// Returns true if a file is packed, or compressed by gzip.
 pub fn is_compressed(path: &Path) -> bool {
-    open_regular(path).is_ok_and(|(file, _)| {
-        let mut begin = [0; GZIP.len()];
-        file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP
-    })
+    form_of(path) != Form::Plain
 }
 
-/// Opens a trace of the shim, which may be compressed by gzip.
+/// Returns true if a file is packed.
+pub fn is_packed(path: &Path) -> bool {
+    form_of(path) == Form::Zstd
+}
+
+fn form_of(path: &Path) -> Form {
+    let mut begin = [0; 4];
+    let read = open_regular(path).and_then(|(file, _)| file.read_exact_at(&mut begin, 0));
+    read.map_or(Form::Plain, |()| Form::of(&begin))
+}
+
+/// Opens a trace of the shim, which may be packed, or compressed by gzip.
 ///
 /// # Errors
 /// The file cannot be read, or is no trace; completes "failed to …".
@@ -127,16 +129,15 @@ pub fn open_trace(path: &Path) -> Result<Opened<Trace>> {
         return Opened::in_place(path);
     }
     let place = path.display();
-    let (mut file, _) =
+    let (file, _) =
         open_regular(path).map_err(|error| failed!("read the trace {place}: {error}"))?;
-    if !head(&file).0.starts_with(&MAGIC) {
+    let (head, form) = head(&file);
+    if !head.starts_with(&MAGIC) {
         return Err(failed!(
             "read the trace {place}: what is compressed there is no trace of gpushim"
         ));
     }
-    file.rewind()
-        .map_err(|error| failed!("read the trace {place}: {error}"))?;
-    Opened::unpacked(path, file)
+    Opened::unpacked(path, &file, form)
 }
 
 /// Finds the sort of log whose header is the first line.
@@ -148,19 +149,17 @@ fn dialect(head: &[u8]) -> Option<&'static Dialect> {
         .find(|dialect| dialect.is_header(line))
 }
 
-fn snapshot(path: &Path, mut file: File, is_gzip: bool) -> Result<Snapshot> {
+fn snapshot(path: &Path, file: File, form: Form) -> Result<Snapshot> {
     let place = path.display();
-    let length = file.rewind().and_then(|()| file.metadata());
-    let length = length.map_err(|error| failed!("read {place}: {error}"))?;
+    let content = form.content(&file).and_then(|content| {
+        let input: Box<dyn Read + '_> = match form {
+            Form::Plain => content,
+            _ => Box::new(Packed::new(content, file.metadata()?.len())),
+        };
+        Ok(input)
+    });
+    let input = content.map_err(|error| failed!("read {place}: {error}"))?;
     let mut bytes = Vec::new();
-    let (mut plain, mut packed);
-    let input: &mut dyn Read = if is_gzip {
-        packed = Packed::new(MultiGzDecoder::new(file), length.len());
-        &mut packed
-    } else {
-        plain = file;
-        &mut plain
-    };
     let read = input.take(SNAPSHOT_MAX).read_to_end(&mut bytes);
     if bytes.len() as u64 >= SNAPSHOT_MAX {
         return Err(failed!(

@@ -1,10 +1,49 @@
-//! Unpacks compressed data, limited in proportion to its bytes in the file, and reads files at
-//! offsets.
+//! Forms of compressed files, limits on the unpacked bytes in proportion to the file, and reading of
+//! files at offsets.
 
 use std::borrow::Borrow;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::FileExt;
+
+use flate2::read::MultiGzDecoder;
+
+use gpushim_trace::attached;
+
+/// Form in which a file holds its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Bytes as they were written.
+    Plain,
+    /// Compressed by gzip, as users do it.
+    Gzip,
+    /// Frames of zstd, as `gpushim pack` makes them of a trace.
+    Zstd,
+}
+
+impl Form {
+    /// Returns the form of a file that begins with these bytes.
+    pub(super) fn of(begin: &[u8]) -> Form {
+        match begin {
+            [0x1f, 0x8b, ..] => Form::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Form::Zstd,
+            _ => Form::Plain,
+        }
+    }
+
+    /// Reads the content of a file from its beginning, without the data attached to it.
+    pub(super) fn content(self, mut file: &File) -> io::Result<Box<dyn Read + '_>> {
+        file.rewind()?;
+        Ok(match self {
+            Form::Plain => Box::new(file),
+            Form::Gzip => Box::new(MultiGzDecoder::new(file)),
+            Form::Zstd => {
+                let end = attached::begin(file, file.metadata()?.len());
+                Box::new(zstd::Decoder::new(file.take(end))?)
+            }
+        })
+    }
+}
 
 /// Unpacked bytes for each byte of the file. Snapshots and logs have 10 to 110, most if a few
 /// stacks repeat. Gzip can reach 1,032, which is the ratio of bombs.

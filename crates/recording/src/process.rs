@@ -16,6 +16,8 @@ pub struct Process {
     pub pid_namespace: Option<String>,
     /// Name of the host that it ran on.
     pub host: Option<String>,
+    /// Wall clock at its first event, ns since 1970.
+    pub started_wall_ns: Option<u64>,
     /// Rank that the launcher gave it.
     pub rank: Option<String>,
     /// Number of ranks of the job.
@@ -55,6 +57,7 @@ impl Process {
                 "pid" => process.pid = value.parse().ok(),
                 "pid-namespace" => process.pid_namespace = text,
                 "host" => process.host = text,
+                "started" => process.started_wall_ns = value.parse().ok(),
                 "rank" => process.rank = text,
                 "world" => process.world = value.parse().ok(),
                 "job" => process.job = text,

@@ -1,17 +1,17 @@
 //! Recordings that are read from a copy: standard input, and compressed traces.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, stdin};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, stdin};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use tempfile::TempDir;
 
 use super::copied::{MOST, copied, most, plain};
+use super::packed::Form;
 use super::{Decorator, Recording, beside};
 use crate::error::{Error, Result, failed};
-use gpushim_trace::Trace;
+use gpushim_trace::{Trace, attached};
 
 /// A recording, opened in place or from a copy, which is deleted with it.
 pub struct Opened<T> {
@@ -68,8 +68,8 @@ impl Opened<Trace> {
     /// # Errors
     /// It unpacks to more than any trace has, or there is no room for the copy; or an error of
     /// [`Trace::open`].
-    pub(super) fn unpacked(path: &Path, file: File) -> Result<Opened<Trace>> {
-        let copy = Copy::of_trace(path, file)?;
+    pub(super) fn unpacked(path: &Path, file: &File, form: Form) -> Result<Opened<Trace>> {
+        let copy = Copy::of_trace(path, file, form)?;
         let inner = copy.opened(|path| Ok(Trace::open(path)?))?;
         Ok(Opened {
             inner,
@@ -120,11 +120,16 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Copies a compressed trace, with its spool and its symbols, which lie beside it.
-    fn of_trace(path: &Path, file: File) -> Result<Copy> {
-        let most = most(&file);
-        let mut copy = Copy::of(path, MultiGzDecoder::new(file), most)?;
+    /// Copies a compressed trace, with the data attached to it, or with what lies beside it.
+    fn of_trace(path: &Path, file: &File, form: Form) -> Result<Copy> {
+        let no_copy = |error| failed!("read {}: {error}", path.display());
+        let content = form.content(file).map_err(no_copy)?;
+        let mut copy = Copy::of(path, content, most(file))?;
         let problems = beside::bring(path, &copy.place());
+        if form == Form::Zstd && copy.problems.is_empty() {
+            // Behind the end of a damaged trace they would be taken for a part of it.
+            append_attached(file, &copy.place()).map_err(no_copy)?;
+        }
         copy.problems.extend(problems);
         Ok(copy)
     }
@@ -152,6 +157,13 @@ impl Copy {
         text.replace(&format!("{place}."), &companions)
             .replace(&place, &self.path.display().to_string())
     }
+}
+
+/// Appends the data attached to a file to another one.
+fn append_attached(mut file: &File, to: &Path) -> io::Result<()> {
+    let begin = attached::begin(file, file.metadata()?.len());
+    file.seek(SeekFrom::Start(begin))?;
+    io::copy(&mut file, &mut File::options().append(true).open(to)?).map(drop)
 }
 
 impl<T: Send + Sync> Decorator for Opened<T> {
@@ -227,9 +239,19 @@ mod tests {
         let all = readable(&path);
         let ring = options.bytes / 64;
         assert!(all > ring, "there is a spool: {all} of {EVENTS}");
+        let inside = std::fs::read(&path).unwrap();
         let packed = pack(&path);
-        assert_eq!(readable(&packed), all, "the spool beside it");
-        let spool = pack(&folder.path().join("run.trace.spool"));
+        assert_eq!(readable(&packed), all, "the spool in it");
+        std::fs::remove_file(&packed).unwrap();
+        // As an earlier form has it: the spool is a file beside the trace.
+        let (trace, frames) = inside.split_at(options.file_bytes() as usize);
+        std::fs::write(&path, trace).unwrap();
+        let beside = folder.path().join("run.trace.spool");
+        std::fs::write(&beside, frames).unwrap();
+        assert_eq!(readable(&path), all, "the spool beside it");
+        let packed = pack(&path);
+        assert_eq!(readable(&packed), all, "beside what is compressed");
+        let spool = pack(&beside);
         assert_eq!(readable(&packed), all, "the compressed spool beside it");
         std::fs::remove_file(&spool).unwrap();
         assert!(readable(&packed) <= ring, "without a spool");
@@ -244,5 +266,57 @@ mod tests {
             "{problems}"
         );
         assert!(!problems.contains("/copy"), "{problems}");
+    }
+
+    /// Opens a file; its events, facts and problems.
+    fn opened(path: &Path) -> Option<(String, Vec<String>)> {
+        let opened = crate::open(path).ok()?;
+        let events: Vec<_> = opened.events().collect();
+        let said = format!("{events:?} {:?}", opened.facts());
+        Some((said, opened.problems()))
+    }
+
+    #[test]
+    fn a_damaged_packed_trace_is_never_taken_for_a_whole_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.trace");
+        let options = WriterOptions {
+            bytes: 4096,
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&path, &options).unwrap();
+        (0..50).for_each(|_| writer.record(&Event::new(Kind::Mark, Class::Unknown)));
+        drop(writer);
+        let mut packer = zstd::bulk::Compressor::new(3).unwrap();
+        packer.include_checksum(true).unwrap();
+        let plain = std::fs::read(&path).unwrap();
+        let pieces = plain.chunks(64 << 10);
+        let pieces = pieces.flat_map(|piece| packer.compress(piece).unwrap());
+        let mut packed: Vec<u8> = pieces.collect();
+        let end = packed.len();
+        packed.extend(attached::encode(attached::Attached::Symbols, b"gpushim symbols 1").unwrap());
+        std::fs::write(&path, &packed).unwrap();
+        let whole = opened(&path);
+        assert!(
+            whole
+                .as_ref()
+                .is_some_and(|(_, problems)| problems.is_empty())
+        );
+        for at in (0..packed.len()).step_by(3) {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 1 << (at % 8);
+            for content in [&damaged[..], &packed[..at]] {
+                std::fs::write(&path, content).unwrap();
+                let now = opened(&path);
+                let is_said = now
+                    .as_ref()
+                    .is_none_or(|(_, problems)| !problems.is_empty());
+                // Some bits of a frame mean nothing, and what is attached is none of the events.
+                assert!(is_said || now == whole, "{at}");
+            }
+            let is_cut = packed[..at].len() < end;
+            let is_said = opened(&path).is_none_or(|(_, problems)| !problems.is_empty());
+            assert!(is_said || !is_cut, "{at}");
+        }
     }
 }

@@ -10,3 +10,15 @@ pub fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
         (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
+
+/// Returns the checksum over whole words, little endian, the last one padded with zeros. It detects
+/// any change of a single word, at one multiplication for each word.
+pub fn words(bytes: &[u8]) -> u64 {
+    let whole = bytes.chunks_exact(8);
+    let mut last = [0; 8];
+    let rest = whole.remainder();
+    last.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
+    let last = (!rest.is_empty()).then_some(u64::from_le_bytes(last));
+    let whole = whole.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+    sum(whole.chain(last))
+}

@@ -8,7 +8,7 @@
 //!
 //! The [`Writer`] maps the file shared, so the page cache keeps all records even if the process is
 //! killed. Recording takes no lock and makes no system call. The newest events are kept in a ring.
-//! A [`spool`] keeps all of them, compressed, in files beside the trace.
+//! A [`spool`] keeps all of them, compressed, behind the mapped part.
 //!
 //! [`Trace`] reads the file of a process in any state: running, ended or killed. The crate does not
 //! depend on CUDA: [`Event`] and `docs/trace-format.md` define the meaning of the events.
@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+pub mod attached;
 pub mod background;
 mod clock;
 pub mod control;
@@ -66,6 +67,7 @@ pub mod regular;
 mod ring;
 mod sites;
 mod space;
+pub mod sparse;
 pub mod spool;
 mod stacks;
 mod streams;

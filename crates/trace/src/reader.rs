@@ -1,5 +1,6 @@
 //! The reader: for a file in any state, it gives the readable content and names the damage.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use super::event::Event;
 use super::layout::{PartKind, control, facts};
 use super::text::unescaped;
 use super::timeline::{Ledger, Timeline};
+use crate::attached;
 use crate::regular::open_regular;
 
 mod bytes;
@@ -83,15 +85,24 @@ pub struct Record {
 const READ: &str = "read the trace";
 
 impl Trace {
-    /// Opens and checks a trace file, and the files of its spool beside it.
+    /// Opens and checks a trace file, and its spool.
     ///
     /// Damage that leaves something readable is not an error: [`Trace::problems`] names it.
     ///
     /// # Errors
     /// The file cannot be read, is no trace, or has an unusable header.
     pub fn open(path: &Path) -> Result<Trace, Error> {
-        let mut trace = Trace::open_ring(path)?;
-        trace.open_spool();
+        let (mut trace, file, end) = Trace::map(path)?;
+        // After the ring: an event that is overwritten meanwhile was spooled before.
+        let area = trace.header.file_bytes..end;
+        trace.spool = spool::Spool::open(
+            (path, file),
+            area,
+            trace.header.wall_ns,
+            &mut trace.ring,
+            &trace.bytes,
+            &mut trace.problems,
+        );
         Ok(trace)
     }
 
@@ -101,26 +112,22 @@ impl Trace {
     /// # Errors
     /// The errors of [`Trace::open`].
     pub fn open_ring(path: &Path) -> Result<Trace, Error> {
+        Trace::map(path).map(|(trace, ..)| trace)
+    }
+
+    /// Opens a trace without its spool; also returns the file, and where what is attached begins.
+    fn map(path: &Path) -> Result<(Trace, File, u64), Error> {
         let (file, meta) = open_regular(path).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => {
                 Error::new(READ, path, "read it: it is not a regular file")
             }
             _ => Error::io(READ, path, "open it: ", error),
         })?;
-        let bytes = Bytes::map(path, &file, &meta)
+        let end = attached::begin(&file, meta.len());
+        let mapped = header::mapped(&file, end);
+        let bytes = Bytes::map(path, &file, &meta, mapped)
             .map_err(|error| Error::io(READ, path, "map it: ", error))?;
-        Trace::parse(path, bytes)
-    }
-
-    /// Opens the spool, after the ring: an event that is overwritten meanwhile was spooled before.
-    fn open_spool(&mut self) {
-        self.spool = spool::Spool::open(
-            &self.path,
-            self.header.wall_ns,
-            &mut self.ring,
-            &self.bytes,
-            &mut self.problems,
-        );
+        Ok((Trace::parse(path, bytes)?, file, end))
     }
 
     /// Parses a trace like [`Trace::open`], from the content of a file, without a spool.

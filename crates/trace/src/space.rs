@@ -66,6 +66,11 @@ impl Space {
         })
     }
 
+    /// Returns the identity of the file.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
     /// True if these bytes, at least one, have space; takes it if not. Makes no system call if they
     /// have space.
     #[inline]

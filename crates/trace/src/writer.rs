@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use gpushim_descriptors::Identity;
 use memmap2::MmapRaw;
 use parking_lot::Mutex;
 
@@ -135,6 +136,11 @@ impl Writer {
     /// Returns the mapping and the clock of the records, for a follower of the ring.
     pub(crate) fn followed(&self) -> (Arc<Mapped>, ClockSource) {
         (Arc::clone(&self.mapped), self.clock)
+    }
+
+    /// Returns the identity of the file, and the bytes of its mapped part.
+    pub(crate) fn file(&self) -> (Identity, u64) {
+        (self.mapped.space.identity(), self.mapped.places.end())
     }
 
     /// Returns the wall clock at the start, ns since 1970.

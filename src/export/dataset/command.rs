@@ -53,8 +53,13 @@ fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     match opened {
         Some(Ok(recording)) => {
             say_problems(&*recording);
-            // The summary as `gpushim fleet` reads it from the folder.
-            let kept = place.summary.is_some().then(|| fleet::read(place, false).0);
+            // The summary as `gpushim report` reads it from the folder.
+            let is_attached = || {
+                let attached = place.trace.as_deref().map(fleet::read_attached);
+                matches!(attached, Some(Ok(Some(_))))
+            };
+            let is_kept = place.summary.is_some() || is_attached();
+            let kept = is_kept.then(|| fleet::read(place, false).0);
             let summary = kept
                 .flatten()
                 .unwrap_or_else(|| RankSummary::read(&*recording));

@@ -1,7 +1,8 @@
 //! Symbols that were packed on the machine with the files, to be read on another one.
 //!
 //! The format is text, so that it can be read, searched and compared; `docs/trace-format.md` has
-//! it. The file lies beside the trace, under the trace's name with `.symbols` after it.
+//! it. It is attached to the trace. Of an earlier form it is a file beside the trace, under the
+//! trace's name with `.symbols` after it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Kind, Module, Symbol};
-use crate::whole::{Readers, write_whole};
-use gpushim_trace::regular::{open_companion, read_at_most};
+use gpushim_trace::attached::{self, Attached};
+use gpushim_trace::regular::{open_companion, open_regular, read_at_most};
 use gpushim_trace::{escape_into, fnv, unescaped};
 
 /// Bytes of a bundle beyond which it is not read.
@@ -37,17 +38,28 @@ struct BundledModule {
 }
 
 impl Bundle {
-    /// Returns the path of the bundle of a trace.
-    pub fn beside(trace: &Path) -> PathBuf {
-        let mut name = trace.as_os_str().to_owned();
-        name.push(".symbols");
-        name.into()
+    /// Reads the bundle attached to a trace, or the one beside it. Also returns its problems:
+    /// sentences that name the file. A missing bundle is no problem. A file of another user beside
+    /// the trace is not read.
+    pub fn open(trace: &Path) -> (Option<Bundle>, Vec<String>) {
+        let said = |what: String| format!("the names attached to {}: {what}", trace.display());
+        let attached = open_regular(trace).map_or(Ok(None), |(file, _)| {
+            attached::read(&file, Attached::Symbols)
+        });
+        match attached {
+            Ok(None) => Bundle::open_beside(trace),
+            Ok(Some(content)) => {
+                let (bundle, problems) = Bundle::parse(&content);
+                (Some(bundle), problems.into_iter().map(said).collect())
+            }
+            Err(error) => (None, vec![said(format!("they cannot be read: {error}"))]),
+        }
     }
 
-    /// Reads the bundle beside a trace. Also returns its problems: sentences that name the file. A
-    /// missing bundle is no problem. A bundle of another user is not read.
-    pub fn open(trace: &Path) -> (Option<Bundle>, Vec<String>) {
-        let path = Bundle::beside(trace);
+    fn open_beside(trace: &Path) -> (Option<Bundle>, Vec<String>) {
+        let mut path = trace.as_os_str().to_owned();
+        path.push(".symbols");
+        let path = PathBuf::from(path);
         let said = |what: String| format!("{}: {what}", path.display());
         let opened = match open_companion(&path, trace) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return (None, Vec::new()),
@@ -61,15 +73,6 @@ impl Bundle {
             }
             Err(error) => (None, vec![said(format!("it cannot be read: {error}"))]),
         }
-    }
-
-    /// Writes the bundle, and replaces an existing file.
-    ///
-    /// # Errors
-    /// An error of the file system; an existing file is then unchanged.
-    pub fn save(&self, path: &Path) -> io::Result<()> {
-        let text = self.to_text();
-        write_whole(path, Readers::Owner, |out| out.write_all(text.as_bytes()))
     }
 
     /// Parses the content of a file; of a damaged one the readable part. Also returns its problems.
@@ -147,15 +150,6 @@ impl Bundle {
         hex(&mut text, sum, 16);
         text.push('\n');
         text
-    }
-
-    /// Adds the content of another bundle.
-    pub fn merge(&mut self, other: Bundle) {
-        for (key, found) in other.0 {
-            let ours = self.0.entry(key).or_default();
-            ours.path = found.path;
-            ours.symbols.extend(found.symbols);
-        }
     }
 
     /// Returns the number of modules in it.

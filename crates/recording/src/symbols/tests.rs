@@ -378,9 +378,14 @@ fn a_pipe_in_place_of_a_module_does_not_block() {
         assert_eq!(shown(&mut symbolizer, 50), ["pipe+0x32"]);
     }
     let trace = dir.path().join("a.trace");
-    std::fs::rename(&pipe, Bundle::beside(&trace)).unwrap();
+    std::fs::rename(&pipe, beside(&trace)).unwrap();
     let (bundle, problems) = Bundle::open(&trace);
     assert!(bundle.is_none() && problems.len() == 1);
+}
+
+/// Returns the path of the names beside a trace of an earlier form.
+fn beside(trace: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.symbols", trace.display()))
 }
 
 #[test]

@@ -52,9 +52,8 @@ impl Drop for Mapped {
 }
 
 impl Bytes {
-    /// Maps a file that was opened by this path.
-    pub fn map(path: &Path, file: &File, meta: &Metadata) -> io::Result<Bytes> {
-        let length = meta.len();
+    /// Maps the first `length` bytes of a file that was opened by this path.
+    pub fn map(path: &Path, file: &File, meta: &Metadata, length: u64) -> io::Result<Bytes> {
         let size =
             usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         if size < 8 {

@@ -1,5 +1,7 @@
 //! The header, the parts directory and the field table, as far as they are plausible.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::bytes::Bytes;
@@ -22,7 +24,7 @@ pub struct Header {
     pub clock_source: Option<ClockSource>,
     /// Conversion of ticks to ns.
     pub clock: Calibration,
-    /// Bytes that the file should have.
+    /// Bytes of the mapped part. What is behind it is the spool.
     pub file_bytes: u64,
 }
 
@@ -61,6 +63,17 @@ const SANE: u32 = 1 << 16;
 
 /// Largest number of problems of a directory, after which its other entries are left out.
 const DIRECTORY_PROBLEMS: usize = 16;
+
+/// Returns the bytes of the mapped part of a file of this length; all of them if its header is
+/// damaged, so that no part is left out.
+pub fn mapped(file: &File, length: u64) -> u64 {
+    let mut page = [0; layout::HEADER_BYTES];
+    let read = file.read_exact_at(&mut page, 0);
+    let is_sound =
+        read.is_ok() && get_u64(&page, header::CHECKSUM) == Some(layout::checksum(&page));
+    let bytes = get_u64(&page, header::FILE_BYTES).filter(|_| is_sound);
+    bytes.map_or(length, |bytes| bytes.min(length))
+}
 
 /// Parses the header of the file at a path.
 pub fn parse(

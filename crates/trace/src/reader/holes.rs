@@ -5,26 +5,18 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use memmap2::{MmapMut, MmapRaw};
 
-const PAGE: usize = 4096;
+use crate::sparse;
 
-/// Returns the offset in bytes of the next data (`SEEK_DATA`) or hole (`SEEK_HOLE`); `None` if
-/// there is none.
-fn seek(file: &File, from: usize, whence: i32) -> Option<usize> {
-    let from = libc::off_t::try_from(from).ok()?;
-    // SAFETY: the descriptor is open for as long as `file` lives. Nothing here uses its position.
-    let at = unsafe { libc::lseek(file.as_raw_fd(), from, whence) };
-    usize::try_from(at).ok()
-}
+const PAGE: usize = 4096;
 
 /// True if the first hole of a file can be read through its mapping. Also true if there is no hole,
 /// or the kernel cannot tell.
 pub(super) fn are_readable(file: &File, map: &MmapRaw) -> bool {
-    let Some(hole) = seek(file, 0, libc::SEEK_HOLE) else {
+    let Some(hole) = sparse::hole(file, 0).and_then(|hole| usize::try_from(hole).ok()) else {
         return true;
     };
     let page = hole.next_multiple_of(PAGE);
@@ -46,12 +38,12 @@ pub(super) fn are_readable(file: &File, map: &MmapRaw) -> bool {
 pub(super) fn read(file: &File, size: usize) -> io::Result<MmapRaw> {
     let mut memory = MmapMut::map_anon(size)?;
     let mut at = 0;
-    while let Some(data) = seek(file, at, libc::SEEK_DATA).filter(|data| *data < size) {
-        let end = seek(file, data, libc::SEEK_HOLE).map_or(size, |end| end.min(size));
-        let Some(part) = memory.get_mut(data..end) else {
+    while let Some(data) = sparse::data(file, at).filter(|data| *data < size as u64) {
+        let end = sparse::hole(file, data).map_or(size as u64, |end| end.min(size as u64));
+        let Some(part) = memory.get_mut(data as usize..end as usize) else {
             break;
         };
-        match file.read_exact_at(part, data as u64) {
+        match file.read_exact_at(part, data) {
             // Truncated meanwhile: the rest stays zeros.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
             other => other?,

@@ -22,10 +22,10 @@ use crate::event::Event;
 use crate::kind::Kind;
 use crate::layout::{self, PartKind, RECORD_BYTES, live};
 use crate::live::{Seen, look};
+use crate::spool::{Budget, scan};
 use crate::timeline::Ledger;
 
 mod chunk;
-mod spool;
 
 use chunk::Copied;
 
@@ -54,19 +54,18 @@ pub struct Moment {
 impl Trace {
     /// Copies the trace at a path, whose process may be running, into an empty file. The copy is as
     /// a kill at this moment would have left the trace, except the request of [`crate::control`].
-    /// The spool is copied to the one that belongs to the path `name`.
     ///
     /// # Errors
     /// The trace cannot be read, has another layout than this version's, or the copy cannot be
-    /// written. No spool is left then.
-    pub fn copy_moment(path: &Path, copy: &File, name: &Path) -> Result<Moment, Error> {
-        let trace = Trace::open_ring(path)?;
+    /// written.
+    pub fn copy_moment(path: &Path, copy: &File) -> Result<Moment, Error> {
+        let (trace, file, _) = Trace::map(path)?;
         let copier = Copier::new(&trace, copy).ok_or_else(|| {
             let why = "another version wrote it; use the gpushim that the process runs under";
             Error::new(COPY, path, why)
         })?;
         let copied = copier.copy().and_then(|(moment, cut)| {
-            spool::copy(path, trace.header.wall_ns, cut, name)?;
+            copier.copy_spool(&file, cut)?;
             Ok(moment)
         });
         copied.map_err(|error| Error::io(COPY, path, "", error))
@@ -145,6 +144,29 @@ impl<'a> Copier<'a> {
         let header = self.trace.bytes.to_vec(0, layout::HEADER_BYTES as u64);
         self.copy.write_all_at(&header, 0)?;
         Ok((moment, cut))
+    }
+
+    /// Copies the frames of the spool that end by the cut. The events of later frames are in the
+    /// ring, except the ones overwritten meanwhile.
+    fn copy_spool(&self, file: &File, cut: u64) -> io::Result<()> {
+        let header = &self.trace.header;
+        let (mut budget, mut problems) = (Budget::new(), Vec::new());
+        let area = header.file_bytes..file.metadata()?.len();
+        let frames = scan(
+            file,
+            area,
+            header.wall_ns,
+            &mut budget,
+            &mut problems,
+            |_, _, _| {},
+        )?;
+        let mut at = header.file_bytes;
+        let frames = frames.iter().filter(|span| span.header.last <= cut);
+        for frame in frames.filter_map(|span| span.whole(file)) {
+            self.copy.write_all_at(&frame, at)?;
+            at += frame.len() as u64;
+        }
+        Ok(())
     }
 
     /// Copies the ring up to the cut, and gives its events to `tell`.

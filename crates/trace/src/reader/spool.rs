@@ -1,8 +1,9 @@
-//! The spool beside a trace: its frames, and their events in the order of time.
+//! The spool of a trace: its frames, and their events in the order of time.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -10,8 +11,9 @@ use super::bytes::Bytes;
 use super::lost::{self, Place};
 use super::ring::{RingView, Spooled, TimedEvent};
 use crate::event::Event;
-use crate::regular::open_companion;
-use crate::spool::{Budget, Span, scan, segments};
+use crate::spool::{Budget, Span, scan};
+
+mod beside;
 
 /// Largest number of frames that are unpacked at once, each by a thread: 2 MiB of events each.
 const AHEAD_MAX: usize = 8;
@@ -30,16 +32,22 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens the spool beside a trace, if there is one; takes its events out of the ring.
+    /// Opens the spool of a trace, if there is one; takes its events out of the ring. The area is
+    /// behind the mapped part. Where it is empty, files beside the trace are read, as traces of an
+    /// earlier form have them.
     pub fn open(
-        path: &Path,
+        (path, file): (&Path, File),
+        area: Range<u64>,
         trace: u64,
         ring: &mut RingView,
         bytes: &Bytes,
         problems: &mut Vec<String>,
     ) -> Option<Spool> {
-        let segments = segments(path);
-        if segments.is_empty() {
+        let files = match area.is_empty() {
+            true => beside::files(path, problems),
+            false => vec![(path.to_path_buf(), file, area)],
+        };
+        if files.is_empty() {
             return None;
         }
         let mut spool = Spool {
@@ -49,37 +57,21 @@ impl Spool {
         };
         let mut spooled = Spooled::new(ring);
         let mut budget = Budget::new();
-        let trace_path = path;
-        for (_, path) in segments {
+        for (index, (path, file, area)) in files.into_iter().enumerate() {
             let mut found = Vec::new();
-            let file = open_companion(&path, trace_path).and_then(|(file, _)| {
-                let frames = scan(
-                    &file,
-                    trace,
-                    &mut budget,
-                    &mut found,
-                    |chunk, number, length| {
-                        spooled.mark(chunk, number, length);
-                    },
-                )?;
-                Ok((file, frames))
-            });
-            match file {
-                Ok((file, frames)) => {
-                    let index = spool.files.len();
-                    spool.files.push((path.clone(), file));
-                    spool.events += frames
-                        .iter()
-                        .map(|span| u64::from(span.header.events))
-                        .sum::<u64>();
-                    spool
-                        .frames
-                        .extend(frames.into_iter().map(|span| (index, span)));
+            let mark = |chunk, number, length| spooled.mark(chunk, number, length);
+            match scan(&file, area, trace, &mut budget, &mut found, mark) {
+                Ok(frames) => {
+                    let events = frames.iter().map(|span| u64::from(span.header.events));
+                    spool.events += events.sum::<u64>();
+                    let frames = frames.into_iter().map(|span| (index, span));
+                    spool.frames.extend(frames);
                 }
                 Err(error) => found.push(format!("it cannot be read: {error}")),
             }
-            let name = |problem| format!("the spool {}: {problem}", path.display());
+            let name = |problem| format!("the spool in {}: {problem}", path.display());
             problems.extend(found.into_iter().map(name));
+            spool.files.push((path, file));
         }
         spooled.take_out(ring, bytes);
         spool
@@ -172,7 +164,7 @@ impl SpoolEvents<'_> {
         let read = |(file, span): &(usize, Span)| {
             let (path, file) = spool.files.get(*file)?;
             let events = span.read(file);
-            if events.is_none() && !span.is_whole(file) {
+            if events.is_none() && span.is_lost(file) {
                 lost::note(path, Place::Byte(span.offset));
             }
             events

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::thread;
-use std::time::Duration;
 
 use super::columns::{self, Encoder};
 use crate::fnv;
@@ -22,8 +20,6 @@ pub(crate) const HEADER_BYTES: usize = 96;
 const EVENTS_MAX: u32 = super::FRAME_EVENTS as u32;
 /// Largest number of bytes of columns for an event: eight columns of a place and a value each.
 const COLUMNS_MAX: u64 = 8 * 20;
-/// Largest number of problems of a file, after which the rest is left out.
-const PROBLEMS_MAX: usize = 1000;
 /// Largest number of bytes of a run.
 const RUN_MAX: u64 = 30;
 
@@ -74,17 +70,17 @@ impl Header {
         ] {
             put(at, &value.to_le_bytes());
         }
-        let sum = checksum(&bytes[..88]);
+        let sum = fnv::words(&bytes[..88]);
         crate::layout::put(&mut bytes, 88, &sum.to_le_bytes());
         bytes
     }
 
     /// Returns the header in these bytes, if it is a sound one.
-    fn parse(bytes: &[u8]) -> Option<Header> {
+    pub fn parse(bytes: &[u8]) -> Option<Header> {
         let sound = bytes.get(..8)? == MAGIC
             && get_u32(bytes, 8)? == VERSION
             && get_u32(bytes, 12)? == HEADER_BYTES as u32
-            && get_u64(bytes, 88)? == checksum(bytes.get(..88)?);
+            && get_u64(bytes, 88)? == fnv::words(bytes.get(..88)?);
         let header = Header {
             trace: get_u64(bytes, 16)?,
             number: get_u64(bytes, 24)?,
@@ -109,16 +105,6 @@ impl Header {
     fn rest(&self) -> u64 {
         u64::from(self.runs.1) + u64::from(self.columns.1)
     }
-}
-
-/// Returns 64-bit FNV-1a over whole words, little endian, the last one padded with zeros. It
-/// detects any change of a single word, at one multiplication for each word.
-fn checksum(bytes: &[u8]) -> u64 {
-    fnv::sum(bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        crate::layout::put(&mut word, 0, chunk);
-        u64::from_le_bytes(word)
-    }))
 }
 
 /// Encoder of whole frames.
@@ -167,7 +153,7 @@ impl Frame {
         self.encoder.encode(first, words, &mut self.plain);
         header.columns = self.pack()?;
         let packed = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
-        header.checksum = checksum(packed);
+        header.checksum = fnv::words(packed);
         crate::layout::put(&mut self.bytes, 0, &header.bytes());
         Ok(())
     }
@@ -200,7 +186,7 @@ fn put_runs(slots: &[(u32, u64)], to: &mut Vec<u8>) {
 }
 
 /// Calls `call` with the chunk, first number and length of each run. True if all runs are valid.
-fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -> bool {
+pub(super) fn each_run(mut from: &[u8], events: u32, mut call: impl FnMut(u64, u64, u64)) -> bool {
     let (mut chunk, mut number, mut left) = (0_u64, 0_u64, u64::from(events));
     while !from.is_empty() {
         let next = (
@@ -238,17 +224,31 @@ impl Span {
         columns::decode(&plain, self.header.events as usize, self.header.first)
     }
 
-    /// True if its bytes are unchanged since the file was scanned.
-    pub fn is_whole(&self, file: &File) -> bool {
-        self.packed(file).is_some()
+    /// Returns all bytes of the frame; `None` if they are damaged or were replaced.
+    pub fn whole(&self, file: &File) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.end() - self.offset).ok()?];
+        file.read_exact_at(&mut bytes, self.offset).ok()?;
+        let (header, packed) = bytes.split_at_checked(HEADER_BYTES)?;
+        let is_whole =
+            Header::parse(header)? == self.header && fnv::words(packed) == self.header.checksum;
+        is_whole.then_some(bytes)
+    }
+
+    /// True if its bytes were lost since the file was scanned: not by a newer frame that took their
+    /// place.
+    pub fn is_lost(&self, file: &File) -> bool {
+        let mut bytes = [0; HEADER_BYTES];
+        let read = file.read_exact_at(&mut bytes, self.offset);
+        let is_there = read.is_err() || Header::parse(&bytes) == Some(self.header);
+        is_there && self.packed(file).is_none()
     }
 
     /// Returns the compressed bytes, if they are undamaged.
-    fn packed(&self, file: &File) -> Option<Vec<u8>> {
+    pub fn packed(&self, file: &File) -> Option<Vec<u8>> {
         let mut packed = vec![0; usize::try_from(self.header.rest()).ok()?];
         let at = self.offset.checked_add(HEADER_BYTES as u64)?;
         file.read_exact_at(&mut packed, at).ok()?;
-        (checksum(&packed) == self.header.checksum).then_some(packed)
+        (fnv::words(&packed) == self.header.checksum).then_some(packed)
     }
 
     /// Returns the offset of the first byte after it.
@@ -259,12 +259,12 @@ impl Span {
     }
 }
 
-fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
+pub(super) fn unpack(packed: &[u8], bytes: u32) -> Option<Vec<u8>> {
     let plain = zstd::bulk::decompress(packed, bytes as usize).ok()?;
     (plain.len() == bytes as usize).then_some(plain)
 }
 
-/// Number of events that a reader accepts, of all files of a spool together. Frames of a hundred
+/// Number of events that a reader accepts, of all frames of a spool together. Frames of a hundred
 /// bytes can claim tens of thousands of events each.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -278,151 +278,22 @@ impl Budget {
     /// each.
     const PER_BYTE: u64 = 16;
 
-    /// Returns the budget of a spool without files.
+    /// Returns the budget of a spool without frames.
     pub fn new() -> Budget {
         Budget { left: Budget::FREE }
     }
 
-    fn add(&mut self, bytes: u64) {
+    /// Adds the bytes of a frame.
+    pub fn add(&mut self, bytes: u64) {
         self.left = self
             .left
             .saturating_add(bytes.saturating_mul(Budget::PER_BYTE));
     }
 
     /// True if `events` more events are accepted.
-    fn take(&mut self, events: u32) -> bool {
+    pub fn take(&mut self, events: u32) -> bool {
         let left = self.left.checked_sub(events.into());
         self.left = left.unwrap_or(self.left);
         left.is_some()
     }
-}
-
-/// Finds the frames of a file that belong to a trace. Calls `run` with the chunk, first number and
-/// length of each of their runs. Adds the damages found to `problems`, up to a limit. Reads every
-/// byte once.
-pub(crate) fn scan(
-    file: &File,
-    trace: u64,
-    budget: &mut Budget,
-    problems: &mut Vec<String>,
-    mut run: impl FnMut(u64, u64, u64),
-) -> io::Result<Vec<Span>> {
-    let mut length = file.metadata()?.len();
-    let (mut at, mut found, mut foreign, mut looks) = (0, Vec::new(), 0_u64, 0);
-    let (said, mut dense) = (problems.len(), 0_u64);
-    budget.add(length);
-    while at < length {
-        if problems.len() >= said + PROBLEMS_MAX {
-            problems.push(format!("from byte {at} on it is left out"));
-            break;
-        }
-        let mut bytes = [0; HEADER_BYTES];
-        let whole = length - at >= HEADER_BYTES as u64;
-        if whole {
-            file.read_exact_at(&mut bytes, at)?;
-        }
-        let span = Header::parse(&bytes).map(|header| Span { offset: at, header });
-        match span.filter(|span| span.end() <= length) {
-            // Its trace is known before its bytes are read.
-            Some(span) if span.header.trace != trace => {
-                foreign += 1;
-                at = span.end();
-            }
-            Some(span) if !budget.take(span.header.events) => {
-                dense += 1;
-                at = span.end();
-            }
-            // The header is sound and gives the offset of the next frame. So nothing is read twice,
-            // whatever the frame holds.
-            Some(span) => {
-                let packed = span.packed(file);
-                let runs = packed.as_ref().map(|packed| {
-                    let runs = packed.get(..span.header.runs.1 as usize);
-                    runs.and_then(|runs| unpack(runs, span.header.runs.0))
-                });
-                let events = span.header.events;
-                match runs {
-                    None => problems.push(format!(
-                        "bytes {at} to {} are damaged: the events in them are left out",
-                        span.end()
-                    )),
-                    Some(Some(runs)) if each_run(&runs, events, &mut run) => found.push(span),
-                    Some(_) => {
-                        problems.push(format!("the frame at byte {at} makes no sense: left out"));
-                    }
-                }
-                at = span.end();
-            }
-            None => match next_magic(file, at + 1, length)? {
-                Some(next) => {
-                    problems.push(format!(
-                        "bytes {at} to {next} are damaged: the events in them are left out"
-                    ));
-                    at = next;
-                }
-                None => match grown(file, length)? {
-                    // A running process was just writing this frame.
-                    Some(now) if looks < LOOKS_MAX => {
-                        looks += 1;
-                        budget.add(now - length);
-                        length = now;
-                    }
-                    _ => {
-                        problems.push(format!(
-                            "it ends within the frame at byte {at}, of {length} bytes"
-                        ));
-                        break;
-                    }
-                },
-            },
-        }
-    }
-    if dense > 0 {
-        problems.push(format!(
-            "{dense} frames are left out: it claims more events than a file of {length} bytes can have"
-        ));
-    }
-    if foreign > 0 {
-        problems.push(format!("{foreign} frames belong to another trace"));
-    }
-    Ok(found)
-}
-
-/// Number of times a file that ends within a frame is read again because it has grown.
-const LOOKS_MAX: u32 = 64;
-/// Time for which a file that ends within a frame may stay unchanged, ms. Then no more bytes are
-/// expected.
-const QUIET_MS: u32 = 20;
-/// Age of the last write after which a file is no longer being written.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// Returns the length of a file that was just written, if it grows beyond this within [`QUIET_MS`].
-fn grown(file: &File, length: u64) -> io::Result<Option<u64>> {
-    for _ in 0..QUIET_MS {
-        let now = file.metadata()?;
-        if now.len() > length {
-            return Ok(Some(now.len()));
-        }
-        if now.modified()?.elapsed().is_ok_and(|age| age > FRESH) {
-            break;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    Ok(None)
-}
-
-/// Returns the offset where the next frame seems to begin.
-fn next_magic(file: &File, mut from: u64, length: u64) -> io::Result<Option<u64>> {
-    let mut bytes = vec![0; 64 << 10];
-    while length.saturating_sub(from) >= MAGIC.len() as u64 {
-        let count = usize::try_from(length - from).unwrap_or(usize::MAX);
-        let count = count.min(bytes.len());
-        let window = bytes.get_mut(..count).unwrap_or_default();
-        file.read_exact_at(window, from)?;
-        if let Some(at) = window.windows(MAGIC.len()).position(|here| here == MAGIC) {
-            return Ok(Some(from + at as u64));
-        }
-        from += (count - (MAGIC.len() - 1)) as u64;
-    }
-    Ok(None)
 }

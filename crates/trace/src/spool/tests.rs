@@ -1,7 +1,9 @@
-//! Spools written and read back: whole, torn, rotated, stopped by a full disk, and by SIGKILL.
+//! Spools written and read back: whole, torn, in several rounds, stopped by a full disk, and by SIGKILL.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +56,11 @@ fn create(path: &Path, bytes: u64) -> Writer {
         ..WriterOptions::default()
     };
     Writer::create(path, &options).unwrap()
+}
+
+/// Returns the bytes of a trace's mapped part.
+fn mapped(trace: &Path) -> u64 {
+    Trace::open_ring(trace).unwrap().header().file_bytes
 }
 
 /// Returns the numbers of each thread's events. Checks that each event is whole, found once, and in

@@ -1,13 +1,14 @@
 //! Thread of the spool: follows the ring, makes frames, writes them, and keeps the timeline.
 
 use std::fmt;
+use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::FRAME_EVENTS;
-use super::file::{Segments, SpoolLimits};
+use super::area::{Area, SpoolLimits};
 use super::frame::{Frame, Header};
 use crate::Error;
 use crate::background::{self, Background, is_left_alone};
@@ -29,7 +30,7 @@ pub type Tell = Box<dyn FnOnce(&str) + Send>;
 
 /// Options with which a spool starts.
 pub struct SpoolOptions {
-    /// Limits of the space that the files take.
+    /// Limits of the space that the frames take.
     pub limits: SpoolLimits,
     /// Level of zstd compression.
     pub level: i32,
@@ -81,7 +82,7 @@ impl fmt::Debug for SpoolOptions {
 pub struct SpoolStatus {
     /// Number of events written.
     pub events: u64,
-    /// Current bytes of the files.
+    /// Current bytes of the frames.
     pub bytes: u64,
     /// Number of frames written.
     pub frames: u64,
@@ -119,7 +120,6 @@ enum Command {
 /// let status = spooler.stop(Duration::from_secs(60)).ok_or("the spool did not answer")?;
 /// assert_eq!((status.events, status.missed), (1, 0));
 ///
-/// // The reader finds the spool beside the trace.
 /// let trace = Trace::open(&path)?;
 /// assert_eq!((trace.spooled(), trace.events().count()), (1, 1));
 /// # Ok(())
@@ -133,17 +133,17 @@ pub struct Spooler {
 }
 
 impl Spooler {
-    /// Creates the first file beside the trace and starts the thread.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The file cannot be created, or the thread cannot be started.
+    /// The thread cannot be started, or memory is short.
     pub fn start(writer: &Writer, options: SpoolOptions) -> Result<Spooler, Error> {
         let failed = |error| Error::io("write the spool of the trace", writer.path(), "", error);
         let (commands, receiver) = bounded(4);
         let mut worker = Worker {
             follower: TimelineFollower::new(writer, options.held),
             output: Output {
-                segments: Segments::create(writer.path(), options.limits).map_err(failed)?,
+                area: Area::new(writer, options.limits),
                 frame: Frame::new(options.level).map_err(failed)?,
                 trace: writer.wall_ns(),
                 pending: Vec::new(),
@@ -320,9 +320,9 @@ fn pause(capacity: u64, events: u64, passed: Duration) -> Duration {
     burst.min(steady.unwrap_or(Duration::ZERO))
 }
 
-/// Output of the events: pending ones, frames and files.
+/// Output of the events: pending ones, frames and their area.
 struct Output {
-    segments: Segments,
+    area: Area,
     frame: Frame,
     trace: u64,
     pending: Vec<Tailed>,
@@ -375,8 +375,8 @@ impl Output {
         let result = match self.status.stopped {
             Some(_) => Err(None),
             None => (self.frame.make(header, &self.pending))
-                .and_then(|()| self.segments.append(&self.frame.bytes))
-                .map_err(|error| Some(error.to_string())),
+                .and_then(|()| self.area.append(&self.frame.bytes))
+                .map_err(Some),
         };
         match result {
             Ok(()) => {
@@ -387,8 +387,11 @@ impl Output {
             Err(why) => {
                 self.status.unwritten += events;
                 if let (Some(why), Some(tell)) = (why, self.stopped.take()) {
-                    tell(&why);
-                    self.status.stopped = Some(why);
+                    // A truncated trace is noticed by the writer's own check.
+                    if why.kind() != io::ErrorKind::UnexpectedEof {
+                        tell(&why.to_string());
+                    }
+                    self.status.stopped = Some(why.to_string());
                 }
             }
         }
@@ -397,7 +400,7 @@ impl Output {
 
     fn status(&self) -> SpoolStatus {
         SpoolStatus {
-            bytes: self.segments.total(),
+            bytes: self.area.bytes(),
             ..self.status.clone()
         }
     }
@@ -414,7 +417,7 @@ mod tests {
         let writer = Writer::create(&dir.path().join("a.trace"), &WriterOptions::default());
         let writer = writer.unwrap();
         let mut output = Output {
-            segments: Segments::create(writer.path(), SpoolOptions::new().limits).unwrap(),
+            area: Area::new(&writer, SpoolOptions::new().limits),
             frame: Frame::new(SpoolOptions::LEVEL).unwrap(),
             trace: writer.wall_ns(),
             pending: Vec::new(),

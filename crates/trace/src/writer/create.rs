@@ -9,10 +9,17 @@ use std::path::{Path, PathBuf};
 const ATTEMPTS: u32 = 1000;
 
 /// Creates a file at the path, or at the path with `-1`, `-2`, … before its extension. The number
-/// is the first one after the taken ones, however many they are.
+/// is the first one after the taken ones, however many they are. Missing folders are made.
 pub fn open_new(path: &Path) -> io::Result<(File, PathBuf)> {
     let path = std::path::absolute(path)?;
-    match open(&path) {
+    let opened = match open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            folder.and_then(|()| open(&path))
+        }
+        opened => opened,
+    };
+    match opened {
         Ok(file) => return Ok((file, path)),
         // Another trace is not overwritten. A folder or a device is a mistake that a number would
         // hide.

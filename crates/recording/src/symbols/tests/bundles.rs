@@ -1,6 +1,7 @@
 //! Bundles: packed, read elsewhere, damaged.
 
 use super::*;
+use gpushim_trace::attached::{Attached, attach};
 
 #[test]
 fn a_bundle_says_the_same_where_the_files_are_not() {
@@ -12,10 +13,12 @@ fn a_bundle_says_the_same_where_the_files_are_not() {
     let bundle = symbolizer.pack(addresses);
     assert_eq!((bundle.modules(), bundle.addresses()), (1, 2));
     let trace = library.dir.path().join("a.trace");
-    let file = Bundle::beside(&trace);
-    assert!(file.ends_with("a.trace.symbols"));
     assert!(matches!(Bundle::open(&trace), (None, problems) if problems.is_empty()));
-    bundle.save(&file).unwrap();
+    std::fs::write(beside(&trace), bundle.to_text()).unwrap();
+    assert_eq!(Bundle::open(&trace).0.as_ref(), Some(&bundle));
+    std::fs::write(beside(&trace), "of an earlier form").unwrap();
+    std::fs::write(&trace, "any").unwrap();
+    attach(&trace, Attached::Symbols, bundle.to_text().as_bytes()).unwrap();
     let open = || {
         let (read, problems) = Bundle::open(&trace);
         assert_eq!(problems, [] as [&str; 0]);
@@ -97,10 +100,6 @@ fn a_bundle_is_text() {
         20\t\touter(int)\tx.c\t\n";
     assert!(text.starts_with(known), "{text}");
     assert_eq!(Bundle::parse(text.as_bytes()), (bundle.clone(), Vec::new()));
-    let mut merged = Bundle::default();
-    merged.merge(bundle.clone());
-    merged.merge(bundle.clone());
-    assert_eq!(merged, bundle);
 }
 
 #[test]
@@ -112,7 +111,7 @@ fn what_is_no_bundle_is_said() {
     }
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("a.trace");
-    std::fs::create_dir(Bundle::beside(&trace)).unwrap();
+    std::fs::create_dir(beside(&trace)).unwrap();
     let (bundle, problems) = Bundle::open(&trace);
     assert!(
         bundle.is_none() && problems[0].contains("cannot be read"),

@@ -43,7 +43,7 @@ fn churn(writer: &Writer, thread: u64, rest: Duration, stop: &AtomicBool) {
 fn copy(path: &Path, name: &Path) -> Moment {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).open(name);
-    Trace::copy_moment(path, &file.unwrap(), name).unwrap()
+    Trace::copy_moment(path, &file.unwrap()).unwrap()
 }
 
 /// Checks that a copy is sound and its counts exact; by how many blocks its events differ from its

@@ -1,13 +1,23 @@
-//! Spools that are torn, beyond their limit, or not alone at their place.
+//! Spools that are torn, beyond their limit, or of an earlier form.
 
 use super::*;
 
-/// Writes a file as one of a process that ended long ago: a reader does not wait for the rest of
-/// it.
-fn leave(path: &Path, bytes: &[u8]) {
-    fs::write(path, bytes).unwrap();
+/// Writes the frames of a copied trace, as of a process that ended long ago: a reader does not wait
+/// for the rest of them.
+fn leave(path: &Path, frames: &[u8]) {
+    let begin = mapped(path);
     let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(begin).unwrap();
+    file.write_all_at(frames, begin).unwrap();
     file.set_modified(std::time::UNIX_EPOCH).unwrap();
+}
+
+/// Copies a trace beside itself; returns its path and its frames.
+fn copied(trace: &Path) -> (PathBuf, Vec<u8>) {
+    let copy = trace.with_extension("copy");
+    fs::copy(trace, &copy).unwrap();
+    let frames = fs::read(&copy).unwrap().split_off(mapped(trace) as usize);
+    (copy, frames)
 }
 
 #[test]
@@ -23,8 +33,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
     }
     spooler.stop(SOON).unwrap();
     assert_eq!(frames.last().unwrap().events, 3000);
-    let path = segment_path(writer.path(), 0);
-    let whole = fs::read(&path).unwrap();
+    let (path, whole) = copied(writer.path());
     assert_eq!(
         numbers(&Trace::open(writer.path()).unwrap(), 1),
         [(0..3000).collect::<Vec<_>>()]
@@ -36,7 +45,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
             continue;
         }
         leave(&path, &whole[..cut]);
-        let trace = Trace::open(writer.path()).unwrap();
+        let trace = Trace::open(&path).unwrap();
         assert_eq!(trace.recorded(), 3000);
         let found = &numbers(&trace, 1)[0];
         assert_eq!(found.len() as u64, trace.readable());
@@ -60,7 +69,7 @@ fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         leave(&path, &damaged);
-        let trace = Trace::open(writer.path()).unwrap();
+        let trace = Trace::open(&path).unwrap();
         assert_eq!(trace.problems().len(), 1, "{:?}", trace.problems());
         let found = &numbers(&trace, 1)[0];
         assert_eq!(
@@ -79,7 +88,7 @@ fn is_boundary(whole: &[u8], cut: usize) -> bool {
 }
 
 #[test]
-fn beyond_the_limit_the_oldest_segments_go() {
+fn beyond_the_limit_the_oldest_frames_go() {
     const MAX: u64 = 100_000;
     let dir = tempfile::tempdir().unwrap();
     let writer = create(&dir.path().join("a.trace"), 1 << 20);
@@ -95,25 +104,22 @@ fn beyond_the_limit_the_oldest_segments_go() {
         },
     )
     .unwrap();
-    let mut events = 0;
+    let (mut events, mut written, mut last) = (0, 0, 0);
     for _ in 0..50 {
         (events..events + 2000).for_each(|at| writer.record(&numbered(0, at)));
         events += 2000;
         let status = spooler.flush(SOON).unwrap();
-        let files = segments(writer.path());
-        let total: u64 = files
-            .iter()
-            .map(|(_, path)| path.metadata().unwrap().len())
-            .sum();
-        assert!(
-            total <= MAX && files.len() <= 8,
-            "{total} bytes in {files:?}"
-        );
-        assert_eq!((status.events, status.bytes), (events, total));
+        let length = writer.path().metadata().unwrap().len();
+        assert!(status.bytes <= MAX && length <= mapped(writer.path()) + MAX);
+        // More than one frame, of 2,000 events, makes room for another.
+        let is_full = written > MAX;
+        assert!(!is_full || status.bytes > MAX / 2, "{status:?}");
+        assert_eq!(status.events, events);
+        written += status.bytes.saturating_sub(last);
+        last = status.bytes;
     }
-    spooler.stop(SOON).unwrap();
-    let files = segments(writer.path());
-    assert!(files[0].0 > 3, "{files:?}");
+    let status = spooler.stop(SOON).unwrap();
+    println!("{status:?}");
     let trace = Trace::open(writer.path()).unwrap();
     assert_eq!(trace.problems(), [] as [&str; 0]);
     assert_eq!(
@@ -180,46 +186,39 @@ fn a_full_disk_stops_the_spool_and_nothing_else() {
 }
 
 #[test]
-fn what_lies_at_the_place_of_a_spool() {
+fn files_beside_a_trace_are_its_spool_if_it_has_none() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("a.trace");
-    let writer = create(&path, 64 << 10);
-    writer.record(&numbered(0, 0));
-    Spooler::start(&writer, options())
-        .unwrap()
-        .stop(SOON)
-        .unwrap();
-    // The trace goes, its spool stays: it is of no more use, and never taken for another trace's.
-    fs::remove_file(&path).unwrap();
-    fs::copy(segment_path(&path, 0), segment_path(&path, 7)).unwrap();
-    let writer = create(&path, 64 << 10);
+    let writer = create(&dir.path().join("a.trace"), 64 << 10);
+    let spooler = Spooler::start(&writer, options()).unwrap();
+    for part in 0..4 {
+        (part * 1000..part * 1000 + 1000).for_each(|at| writer.record(&numbered(0, at)));
+        spooler.flush(SOON).unwrap();
+    }
+    spooler.stop(SOON).unwrap();
+    let (path, frames) = copied(writer.path());
+    let half = frames.len() / 2;
+    let half = (half..).find(|at| frames[*at..].starts_with(&frame::MAGIC));
+    let (first, second) = frames.split_at(half.unwrap());
+    let beside = |number: &str| PathBuf::from(format!("{}.spool{number}", path.display()));
+    leave(&path, &[]);
+    for (number, content) in [("", first), (".7", second), (".x", b"no number")] {
+        fs::write(beside(number), content).unwrap();
+    }
     let trace = Trace::open(&path).unwrap();
-    assert_eq!((trace.recorded(), trace.readable()), (0, 0));
-    assert_eq!(trace.problems().len(), 2, "{:?}", trace.problems());
-    Spooler::start(&writer, options())
-        .unwrap()
-        .stop(SOON)
-        .unwrap();
-    assert_eq!(segments(&path).len(), 1);
-    assert_eq!(Trace::open(&path).unwrap().problems(), [] as [&str; 0]);
-    // A file of another origin is left alone.
-    fs::remove_file(segment_path(&path, 0)).unwrap();
-    fs::write(
-        segment_path(&path, 0),
-        "precious, and longer than eight bytes",
-    )
-    .unwrap();
-    let error = Spooler::start(&writer, options()).unwrap_err();
-    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
-    assert_eq!(
-        source.map(std::io::Error::kind),
-        Some(std::io::ErrorKind::AlreadyExists)
-    );
-    assert!(
-        fs::read(segment_path(&path, 0))
-            .unwrap()
-            .starts_with(b"precious")
-    );
+    assert_eq!(trace.problems(), [] as [&str; 0]);
+    assert_eq!(trace.spooled(), 4000);
+    assert_eq!(numbers(&trace, 1), [(0..4000).collect::<Vec<_>>()]);
+    leave(&path, &frames);
+    fs::write(beside(""), "of no use").unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!((trace.problems().len(), trace.spooled()), (0, 4000));
+    // Frames of another trace are left out.
+    leave(&path, &[]);
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&7_u64.to_le_bytes(), 56).unwrap();
+    fs::write(beside(""), first).unwrap();
+    let problems = Trace::open(&path).unwrap().problems().join("; ");
+    assert!(problems.contains("belong to another trace"), "{problems}");
 }
 
 #[test]
@@ -248,7 +247,8 @@ fn frames_that_overlap_are_merged() {
         frame.make(header, &events).unwrap();
         file.extend_from_slice(&frame.bytes);
     }
-    fs::write(segment_path(writer.path(), 0), &file).unwrap();
+    let end = fs::File::options().append(true).open(writer.path());
+    std::io::Write::write_all(&mut end.unwrap(), &file).unwrap();
     let trace = Trace::open(writer.path()).unwrap();
     let found: Vec<u64> = trace.events().map(|record| record.event.address).collect();
     assert_eq!(found.len(), 300);
