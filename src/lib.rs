@@ -51,6 +51,7 @@ mod check;
 pub mod command;
 mod compress;
 mod control;
+mod demo;
 mod device_memory;
 mod diff;
 mod doctor;

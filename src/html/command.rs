@@ -3,12 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::page;
+use super::{browser, page};
 use crate::cli::files;
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
-use crate::cli::terminal::print_text;
+use crate::cli::terminal::{print_text, say};
 use crate::error::{Result, failed};
 use crate::loops::Given;
 use crate::output::escape::shown;
@@ -23,6 +23,7 @@ use crate::whole::{Readers, write_whole};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim html train.trace  # writes train.html
+  gpushim html --open       # the newest trace here, in the browser
   gpushim html -o job.html rank0.trace rank1.trace")]
 pub struct Args {
     /// Trace files; the newest in the current directory if none is named.
@@ -33,6 +34,9 @@ pub struct Args {
     /// directory].
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// Open the page in the browser.
+    #[arg(long)]
+    open: bool,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
@@ -71,6 +75,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let bytes = path.metadata().map_or(0, |meta| meta.len());
     let shown = shown(&path.to_string_lossy());
     print_text(&format!("{shown}, {}\n", units::bytes(bytes)))?;
+    if args.open && !browser::open(&path) {
+        say(&format!(
+            "no browser could be started here; open {shown} in one"
+        ));
+    }
     Ok(outcome)
 }
 

@@ -6,6 +6,7 @@
 //! the page.
 
 mod blocks;
+mod browser;
 pub(crate) mod command;
 mod keep;
 mod memory;
