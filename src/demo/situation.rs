@@ -29,8 +29,8 @@ pub const ALL: [Situation; 9] = [
         next: &["gpushim growth --of host"],
     },
     Situation {
-        name: "reset",
-        what: "the device is reset, and the model is gone",
+        name: "bank",
+        what: "samples that are needed are dropped: memory falls for good",
         next: &["gpushim report"],
     },
     Situation {
