@@ -25,7 +25,7 @@ pub struct Args {
     /// The situation that is played; leaky-layer if none is named.
     #[arg(value_parser = parse, conflicts_with = "list")]
     situation: Option<&'static Situation>,
-    /// List the situations.
+    /// Print the name of each situation, with what it shows.
     #[arg(long)]
     list: bool,
     /// Write the recording as a page (`gpushim html`), and open it in the browser.

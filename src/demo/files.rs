@@ -8,10 +8,8 @@ use crate::error::{Result, failed};
 
 /// Folder beside `libgpushim.so` with the files of the demo.
 const FOLDER: &str = "demo";
-/// The sample program.
-const PROGRAM: &str = "situations.py";
-/// The simulated driver.
-const DRIVER: &str = "libcuda.so.1";
+const SAMPLE_PROGRAM: &str = "situations.py";
+const SIMULATED_DRIVER: &str = "libcuda.so.1";
 
 /// Finds the folder with the simulated driver, and the sample program in it.
 ///
@@ -20,8 +18,8 @@ const DRIVER: &str = "libcuda.so.1";
 pub fn find() -> Result<(PathBuf, PathBuf)> {
     let library = library::find()?;
     let folder = library.with_file_name(FOLDER);
-    let program = folder.join(PROGRAM);
-    match [DRIVER, PROGRAM]
+    let program = folder.join(SAMPLE_PROGRAM);
+    match [SIMULATED_DRIVER, SAMPLE_PROGRAM]
         .iter()
         .find(|name| !folder.join(name).is_file())
     {
