@@ -48,6 +48,36 @@ pub fn cross_compiler() -> Option<String> {
     of(&format!("CC_{}", target.replace('-', "_"))).or_else(|| of(&format!("CC_{target}")))
 }
 
+/// Gives cargo the arguments that link a `cdylib` for the oldest glibc, with the C files of a
+/// folder. A preloaded library that does not load takes every program of a container with it.
+#[allow(dead_code, reason = "the command is a program")]
+pub fn link_library(files: &Path, name: &str) {
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    let folder = Path::new(&out);
+    let argument = |argument: &str| println!("cargo::rustc-cdylib-link-arg={argument}");
+    let link = || -> Result<(), String> {
+        if let Some(compiler) = cross_compiler() {
+            let object = object_by(&compiler, folder, &files.join("later.c"))?;
+            argument(&object.display().to_string());
+        }
+        if !is_wanted() {
+            return Ok(());
+        }
+        libraries(folder)?;
+        for file in ["later.c", "threads.c", "find_object.c"] {
+            let object = object(folder, &files.join(file))?;
+            argument(&object.display().to_string());
+        }
+        argument(&format!("-L{}", folder.display()));
+        // What the libraries here do not have fails now, and not in every process that is to load it.
+        argument("-Wl,-z,defs");
+        Ok(())
+    };
+    if let Err(why) = link() {
+        println!("cargo::warning={name} needs this machine's glibc or a newer one: {why}");
+    }
+}
+
 /// Makes the libraries in a folder. The error is one line.
 pub fn libraries(folder: &Path) -> Result<(), String> {
     let mut joined = BTreeMap::new();

@@ -27,6 +27,21 @@ target_dir() {
     case $folder in /*) echo "$folder" ;; *) echo "$PWD/$folder" ;; esac
 }
 
+# lay_out_demo FOLDER LIBCUDA: what `gpushim demo` needs beside the library: the stand-in driver and the sample program.
+lay_out_demo() {
+    mkdir -p "$1/site-packages"
+    cp tests/programs/situations.py "$1/"
+    cp tests/programs/site-packages/tinytorch.py "$1/site-packages/"
+    # By rename, so that a process that is just loading finds the old library or the new one.
+    cp "$2" "$1/.libcuda.so.$$"
+    mv "$1/.libcuda.so.$$" "$1/libcuda.so.1"
+}
+
+# quiet: cargo's option, unless somebody sees its progress on a terminal.
+quiet() {
+    [ -t 2 ] || echo --quiet
+}
+
 # newest_glibc FILE: the newest version of glibc that a program or library needs.
 newest_glibc() {
     readelf -VW "$1" | sed -n 's/.*Name: GLIBC_\([0-9.]*\).*/\1/p' | sort -V | tail -1

@@ -22,19 +22,7 @@ fn main() {
     if of("HOST") == of("TARGET") {
         link_unwinder();
     }
-    if let Some(compiler) = oldest_glibc::cross_compiler() {
-        let folder = std::env::var_os("OUT_DIR").unwrap_or_default();
-        let source = Path::new("../build/glibc/later.c");
-        match oldest_glibc::object_by(&compiler, Path::new(&folder), source) {
-            Ok(object) => println!("cargo::rustc-cdylib-link-arg={}", object.display()),
-            Err(why) => println!("cargo::warning=glibc 2.30 or newer is needed: {why}"),
-        }
-    }
-    if oldest_glibc::is_wanted()
-        && let Err(why) = link_for_oldest_glibc()
-    {
-        println!("cargo::warning=libgpushim.so needs this machine's glibc or a newer one: {why}");
-    }
+    oldest_glibc::link_library(Path::new("../build/glibc"), "libgpushim.so");
 }
 
 /// For another kind of machine the linker's driver has an unwinder of its own.
@@ -51,21 +39,4 @@ fn link_unwinder() {
         println!("cargo::rustc-link-search=native={}", folder.display());
         println!("cargo::rustc-link-lib=static:+whole-archive,-bundle=gcc_eh");
     }
-}
-
-/// A preloaded library that does not load takes every program of a container with it.
-fn link_for_oldest_glibc() -> Result<(), String> {
-    let folder = std::env::var_os("OUT_DIR").ok_or("no folder to build in")?;
-    let folder = Path::new(&folder);
-    oldest_glibc::libraries(folder)?;
-    let argument = |argument: &str| println!("cargo::rustc-cdylib-link-arg={argument}");
-    for name in ["later", "threads", "find_object"] {
-        let source = Path::new("../build/glibc").join(name).with_extension("c");
-        let object = oldest_glibc::object(folder, &source)?;
-        argument(&object.display().to_string());
-    }
-    argument(&format!("-L{}", folder.display()));
-    // What the libraries here do not have fails now, and not in every process that is to load it.
-    argument("-Wl,-z,defs");
-    Ok(())
 }

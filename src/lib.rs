@@ -52,6 +52,7 @@ pub mod command;
 mod compare;
 mod compress;
 mod control;
+mod demo;
 mod device_memory;
 mod diff;
 mod doctor;

@@ -95,6 +95,10 @@ const GROUPS: [(&str, &[(&str, &str)]); 6] = [
         "Help",
         &[
             (
+                "demo",
+                "a sample program with a fault, recorded without a GPU",
+            ),
+            (
                 "doctor",
                 "does gpushim work here, or what was hooked in a run",
             ),
@@ -126,6 +130,7 @@ While it runs, and in CI
 
 Traces, PyTorch's memory snapshots and RMM's logs are read alike.
 All subcommands: gpushim --help. Does it work here: gpushim doctor
+A sample to try it on, without a GPU: gpushim demo
 ";
 
 /// The command with its subcommands in groups.

@@ -102,6 +102,7 @@ enum Command {
     Doctor(crate::doctor::command::Args),
     Top(crate::top::command::Args),
     Control(crate::control::command::Args),
+    Demo(crate::demo::command::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -151,6 +152,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => crate::doctor::command::main(&args),
         Command::Top(args) => crate::top::command::main(&args),
         Command::Control(args) => crate::control::command::main(&args),
+        Command::Demo(args) => crate::demo::command::main(&args),
         Command::Completions(args) => completions::main(&args),
         Command::Man(args) => man::main(&args),
     };

@@ -25,6 +25,10 @@ pub fn checks(python: Option<&Path>) -> Vec<Check> {
         clock(),
         python::check(python),
     ];
+    if !resolved.config.enabled {
+        let detail = "off: a preloaded library does nothing, and nothing is recorded";
+        checks.push(Check::new("GPUSHIM", Verdict::Note, detail));
+    }
     checks.push(trace_folder(&resolved));
     checks.extend(takeover::checks(&resolved));
     for problem in &resolved.problems {

@@ -4,6 +4,8 @@
 //! A wrong fix is worse than none.
 
 use super::blocks::Blocks;
+use crate::recording::Owned;
+use gpushim_trace::Kept;
 
 /// A way to keep blocks, and its fix.
 struct Pattern {
@@ -102,6 +104,16 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
     Some(fix.to_string())
 }
 
+/// Finds the change for blocks that a path of the program's names keeps, with an element on it.
+/// `None` if fewer than half of these blocks are known to be kept so.
+pub fn by_owner(owned: &Owned, blocks: u64) -> Option<String> {
+    let path = &owned.owner.path;
+    let is_element = owned.owner.kept == Kept::Named && path.contains("[*]");
+    (is_element && owned.blocks >= blocks / 2).then(|| {
+        format!("let go of `{path}` after each pass: keep none, only the newest, or a number (`.item()`)")
+    })
+}
+
 /// Returns true if blocks belong to several layers of a forward pass, and to its inputs. Blocks of
 /// one layer may be an output, which is kept without a graph.
 fn is_whole_graph(all: &[Blocks]) -> bool {
@@ -123,6 +135,7 @@ fn is_whole_graph(all: &[Blocks]) -> bool {
 mod tests {
     use super::*;
     use crate::growth::blocks::tests::{by_operator, of};
+    use crate::recording::Owner;
 
     const NN: &str = "/usr/lib/python3/site-packages/torch/nn/";
     const MAIN: (&str, &str) = ("main", "/home/me/train.py");
@@ -287,6 +300,29 @@ mod tests {
             let blocks = by_operator(of(1 << 20, &calls), operator);
             let told = fix(&[blocks.clone(), blocks.clone(), blocks]).unwrap();
             assert!(told.contains(word), "{operator}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_a_container_keeps_is_let_go_of_there() {
+        let owned = |kept, path: &str, blocks| Owned {
+            owner: Owner {
+                kept,
+                path: path.to_string(),
+                root: "train train.py".to_string(),
+            },
+            blocks,
+            bytes: blocks << 20,
+        };
+        let told = by_owner(&owned(Kept::Named, "model.seen[*]", 20), 29);
+        let told = told.unwrap_or_default();
+        assert!(told.starts_with("let go of `model.seen[*]` "), "{told}");
+        for none in [
+            owned(Kept::Named, "model.seen[*]", 13),
+            owned(Kept::Named, "model.last", 29),
+            owned(Kept::Parameter, "layers[*].weight", 29),
+        ] {
+            assert_eq!(by_owner(&none, 29), None, "{none:?}");
         }
     }
 

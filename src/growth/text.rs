@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::blocks::Blocks;
 use super::find::{Growth, Keeper};
-use super::fix::fix;
+use super::fix::{by_owner, fix};
 use super::until_full::UntilFull;
 use crate::ledger::Focus;
 use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
@@ -105,6 +105,10 @@ impl GrowthReport {
             until_full,
             verdict: String::new(),
         };
+        report.fix = report.fix.or_else(|| {
+            let first = &report.keepers.first()?.holder;
+            by_owner(first.kept_by.as_ref()?, first.blocks)
+        });
         report.verdict = report.sentence(iterations, "Memory");
         report
     }

@@ -11,7 +11,7 @@ use gpushim_trace::{Layer, Series};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UntilFull {
-    /// Bytes that are free at the end of the recording.
+    /// Bytes that are free in the last passes.
     pub bytes: u64,
     /// Iterations until they are not.
     pub iterations: f64,
@@ -20,13 +20,13 @@ pub struct UntilFull {
 }
 
 impl UntilFull {
-    /// Divides the free memory at the end by the growth that was found. Returns `None` if memory
+    /// Divides the free memory by the growth that was found. Returns `None` if memory
     /// does not grow, or the free memory is unknown.
     pub fn of(recording: &dyn Recording, focus: Focus, growth: &Growth) -> Option<UntilFull> {
         if !growth.is_found() {
             return None;
         }
-        let bytes = free_at_end(recording, focus)?;
+        let bytes = free_at_last(recording, focus)?;
         let iterations = bytes as f64 / growth.per_iteration;
         Some(UntilFull {
             bytes,
@@ -36,11 +36,11 @@ impl UntilFull {
     }
 }
 
-/// Returns the bytes that the fullest device has free at the end of the recording. They exclude the
-/// process's memory, or the driver's figure of used memory if that is more.
+/// Returns the bytes that the fullest device has free in the last passes. They exclude the process's
+/// memory, or the driver's figure of used memory if that is more.
 ///
 /// Returns `None` if the focus is no device memory, or no device's size is known.
-fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
+fn free_at_last(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     if !matches!(focus.layer, Layer::Tensor | Layer::Device) {
         return None;
     }
@@ -52,8 +52,12 @@ fn free_at_end(recording: &dyn Recording, focus: Focus) -> Option<u64> {
     let free = devices.filter_map(|device| {
         let total = recording.gpu(device.device)?.bytes;
         let last = |series| device.get(series).last().map(|span| span.max);
-        // The driver's figure may be old.
-        let used = last(Series::Driver).max(last(Series::Reserved))?;
+        // The driver's figure may be old, and without a pool nothing is reserved. A program that ends
+        // frees what it had in its last passes.
+        let live = device.get(Series::Requested);
+        let late = live.iter().skip(live.len() / 2).map(|span| span.max);
+        let known = [last(Series::Driver), last(Series::Reserved), late.max()];
+        let used = known.into_iter().flatten().max()?;
         Some(total.saturating_sub(used))
     });
     free.min()

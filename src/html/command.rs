@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{job, page};
+use super::{browser, job, page};
 use crate::cli::files;
 use crate::cli::iteration_args::IterationArg;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
-use crate::cli::terminal::{complain, print_text};
+use crate::cli::terminal::{complain, print_text, say};
 use crate::error::{Result, failed};
 use crate::fleet::{Fleet, Gathered, Sorted};
 use crate::loops::Given;
@@ -28,6 +28,7 @@ const OPENED: usize = 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim html train.trace  # writes train.html
+  gpushim html --open       # the newest trace here, in the browser
   gpushim html rank0.trace rank1.trace  # both in one page
   gpushim html -o job.html /shared/job7  # which of its ranks stand out")]
 pub struct Args {
@@ -39,6 +40,9 @@ pub struct Args {
     /// the current directory].
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// Open the page in the browser.
+    #[arg(long)]
+    open: bool,
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
@@ -106,5 +110,11 @@ fn write(
     })?;
     let bytes = path.metadata().map_or(0, |meta| meta.len());
     let shown = shown(&path.to_string_lossy());
-    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))
+    print_text(&format!("{shown}, {}\n", units::bytes(bytes)))?;
+    if args.open && !browser::open(&path) {
+        say(&format!(
+            "no browser could be started here; open {shown} in one"
+        ));
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@
 //! the page. `job` writes the page of a job's ranks.
 
 mod blocks;
+mod browser;
 pub(crate) mod command;
 mod job;
 mod keep;

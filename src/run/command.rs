@@ -254,7 +254,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let pattern = traces::pattern(&resolved.settings)?;
     // One rank speaks for all of a job. Nothing is left to be said of a run without a trace.
     let is_silent = args.quiet || rank(|name| std::env::var_os(name)).is_some_and(|rank| rank > 0);
-    let Some(pattern) = pattern.filter(|pattern| {
+    let is_on = resolved.config.enabled;
+    if !is_on && !is_silent {
+        say(&"GPUSHIM=off is set: nothing is recorded");
+    }
+    let Some(pattern) = pattern.filter(|_| is_on).filter(|pattern| {
         // The program may change its directory; its trace should not.
         command.env("GPUSHIM_TRACE", pattern);
         !(is_silent && args.no_pack && args.no_summary)

@@ -268,7 +268,7 @@ fn without_asides(text: &str) -> String {
     if depth > 0 { text.to_string() } else { out }
 }
 
-/// A finding in at most `room` lines: the fault, its place, and the fix.
+/// A finding in at most `room` lines: the fault, its place, who keeps the memory, and the fix.
 fn of_finding(
     number: usize,
     finding: &Finding,
@@ -279,6 +279,9 @@ fn of_finding(
     let mut after = Vec::new();
     if let Some(place) = finding.site.as_ref().and_then(CallSite::with_caller) {
         after.extend(indented("     at ", &shown(&place), width, 1));
+    }
+    if let Some(owner) = finding.kept_by.as_ref().filter(|_| room > 4) {
+        after.extend(indented("     kept by ", &shown(owner), width, 1));
     }
     if let Some(fix) = &finding.fix {
         let left = room.saturating_sub(1 + after.len()).min(2);

@@ -10,7 +10,8 @@ Each command of a block (sh, console, or indented) or of a line of text is run i
 tests/docs/train.py under the names that it uses, and must end with exit code 0 or 1 and print something or write a file. `python
 train.py` is tests/docs/train.py on the stand-in driver; launchers are stubs that set the variables of the real
 ones. A command that is named in a text without arguments is asked for its `--help`. What cannot be run here is in
-NOT_RUN, with the reason, and is printed. Dates of docs/measurements are of their day, and are not checked."""
+NOT_RUN, with the reason, and is printed. The commands of docs/tutorial.md are run one after the other in one
+folder, and must print what the page shows below each of them. Dates of docs/measurements are of their day, and are not checked."""
 
 import argparse
 import ast
@@ -234,6 +235,51 @@ def commands(page):
         yield number, " ".join(inline[1].split()), True
 
 
+VARIES = [
+    # what differs between two runs of a command
+    (re.compile(r"\d[\d.]* (?:ns|µs|ms|s|min)\b"), "TIME"),
+    (re.compile(r"[\d.]+ [KM]iB on disk"), "SIZE on disk"),
+    (re.compile(r"gpushim-\S+-\d+(?=\.trace|\.html)"), "gpushim-HOST-PID"),
+]
+
+
+def same_always(line):
+    """A line of output without what varies."""
+    for pattern, name in VARIES:
+        line = pattern.sub(name, line)
+    return " ".join(line.split())
+
+
+def shown(page):
+    """(line, command, lines that the page shows of its output) of each command of the console blocks of a page."""
+    for language, start, text in blocks(page.read_text(encoding="utf-8"))[0]:
+        if language == "console":
+            for number, line in enumerate(text.splitlines(), start + 1):
+                if line.startswith("$ "):
+                    found = (number, line[2:], [])
+                    yield found
+                elif line.strip() not in ("", "…"):
+                    found[2].append(line)
+
+
+def tutorial(root, runner):
+    """Commands of the tutorial that fail, or print something else than it shows. `…` stands for anything."""
+    page = root / "docs" / "tutorial.md"
+    folder = pathlib.Path(tempfile.mkdtemp(dir=runner.work))
+    env = {name: runner.env[name] for name in ("PATH", "HOME", "LANG")}
+    for number, line, expected in list(shown(page)):
+        done = subprocess.run(["bash", "-c", line], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+        where = f"{page.relative_to(root)}:{number}: `{line}`"
+        if done.returncode not in (0, 1):
+            yield f"{where}: exit code {done.returncode}: {done.stdout[-300:]}"
+        said = iter(map(same_always, done.stdout.splitlines()))
+        for wanted in expected:
+            pattern = ".*".join(map(re.escape, same_always(wanted).split("…")))
+            if not any(re.fullmatch(pattern, line) for line in said):
+                yield f"{where}: does not print {wanted!r} there, but {done.stdout}"
+                break
+
+
 class Runner:
     """Runs commands in folders of their own."""
 
@@ -345,6 +391,8 @@ def ran(root, runner, told):
     done = {}
     for page in pages(root):
         for number, line, is_inline in commands(page):
+            if page.name == "tutorial.md" and not is_inline:
+                continue
             why = reason(line)
             if why or "gpushim" not in line and line.split()[0] not in STUBS:
                 told.append(f"not run: {line} ({why or 'another program'})")
@@ -407,7 +455,9 @@ def self_test(runner, work):
     (root / "src" / "one.rs").write_text("//! `one.rs` `src/one.rs` `gone.rs`\nlet text = \"`gone.rs`\";\n")
     (root / "docs" / "two.md").write_text((root / "docs" / "two.md").read_text() + "`src/gone.rs` `lib/one.rs`\n")
     (root / "README.md").write_text(good + "".join(mistakes) + "".join(f"`{line}`\n```sh\n{line}\n```\n" if line.startswith("gpushim") else f"```sh\n{line}\n```\n" for line in wrong))
-    expected = {"links": (links(root), 4), "contents": (contents(root), 2), "options": (options(root, runner), 1), "sources": (sources(root), 3), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
+    steps = "$ gpushim demo losses\n  1. `forward …` and 2 others keep 1.0 MiB in each pass\n$ gpushim growth\n…\n{} …\n$ gpushim nothing\n"
+    (root / "docs" / "tutorial.md").write_text("```console\n" + steps.format("Kept by") + steps.format("Lost by") + "```\n")
+    expected = {"tutorial": (tutorial(root, runner), 3), "links": (links(root), 4), "contents": (contents(root), 3), "options": (options(root, runner), 1), "sources": (sources(root), 3), "syntax": (syntax(root), len(mistakes)), "commands": (ran(root, runner, []), 2 * len(wrong) - 1)}
     for name, (found, count) in expected.items():
         found = list(found)
         if len(found) != count:
@@ -433,7 +483,7 @@ def main():
             print("Each planted mistake was found.")
             return 0
         told = []
-        wrong = [*links(ROOT), *contents(ROOT), *sources(ROOT), *syntax(ROOT), *options(ROOT, runner), *ran(ROOT, runner, told)]
+        wrong = [*links(ROOT), *contents(ROOT), *sources(ROOT), *syntax(ROOT), *options(ROOT, runner), *tutorial(ROOT, runner), *ran(ROOT, runner, told)]
     for line in dict.fromkeys(told):
         print(line)
     for name, what in STUBS.items():

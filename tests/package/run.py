@@ -4,7 +4,7 @@
     tests/package/run.py --target DIR --packages DIR --standin DIR
 
 The wheel goes into a new virtual environment, where the tests of the Python package and of the pytest plugin
-run, too; the .deb and the tarball are unpacked. Exit code: 0 all well, 1 something failed, 3 nothing failed but something
+run, too; `gpushim demo` runs in one of each Python of PYTHONS; the .deb and the tarball are unpacked. Exit code: 0 all well, 1 something failed, 3 nothing failed but something
 could not be run here (said on the last lines).
 """
 
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -27,6 +28,10 @@ SHARED = (
     "fish/vendor_completions.d/gpushim.fish", "gpushim/slurm/task-prolog",
 )
 """What the wheel brings for the shell and for Slurm, below share/ of its environment."""
+PYTHONS = ("3.9", "3.13")
+"""Versions in whose fresh environments the demo is run."""
+DEMO_S = 60
+"""Seconds from the wheel to a finding, with an environment that is there."""
 LIMIT = 300
 """Seconds that one command may take."""
 
@@ -35,10 +40,10 @@ class Failure(Exception):
     """What was not as it must be."""
 
 
-def run(argv, env=None, codes=(0,)):
+def run(argv, env=None, codes=(0,), cwd=None):
     """What a command prints on both outputs."""
     argv = [str(part) for part in argv]
-    done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    done = subprocess.run(argv, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
     if done.returncode not in codes:
         raise Failure(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
     return done.stdout
@@ -47,6 +52,22 @@ def run(argv, env=None, codes=(0,)):
 def expect(is_so, what):
     if not is_so:
         raise Failure(what)
+
+
+def python_of(version):
+    """A Python of this version: of the path, or of pyenv; None if there is none."""
+    there = sorted((pathlib.Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python3"))
+    return shutil.which(f"python{version}") if not there else there[-1]
+
+
+def finding():
+    """The lines of the first finding in the tutorial: of the summary that `gpushim demo` prints."""
+    text = (ROOT / "docs/tutorial.md").read_text(encoding="utf-8")
+    block = text.split("$ gpushim demo\n")[1].split("```")[0]
+    lines = [line.strip() for line in block.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("1. "))
+    last = next(number for number, line in enumerate(lines) if line.startswith("fix: "))
+    return lines[first : last + 1]
 
 
 def only(folder, pattern):
@@ -125,6 +146,45 @@ class Packages:
         expect(not left, f"the wheel leaves {left} behind")
         return ""
 
+    def demo(self):
+        """The wheel in a fresh environment of each Python: the tutorial's first finding, without Rust and a CUDA driver."""
+        wheel, skipped = only(self.options.packages, f"gpushim-*-manylinux_*_{self.arch}.whl"), []
+        expected = finding()
+        expect(len(expected) >= 4, f"the tutorial's first finding is {expected}")
+        for version in PYTHONS:
+            python = python_of(version)
+            if python is None:
+                skipped.append(version)
+                continue
+            fresh, folder = self.work / f"venv-{version}", self.work / f"demo-{version}"
+            folder.mkdir()
+            run([python, "-m", "venv", fresh])
+            browser = folder / "browser"
+            browser.write_text(f'#!/bin/sh\necho "$1" >"{folder}/opened"\n')
+            browser.chmod(0o755)
+            env = {"PATH": f"{fresh}/bin:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8", "BROWSER": str(browser)}
+            expect(shutil.which("cargo", path=env["PATH"]) is None, "Rust is on the path")
+            started = time.monotonic()
+            run([fresh / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", wheel], env)
+            said = run([fresh / "bin/gpushim", "demo", "--open"], env, cwd=folder)
+            seconds = time.monotonic() - started
+            # Before 3.11 functions have no class in their names.
+            names = [line if int(version[2:]) >= 11 else line.replace("Leaky.forward", "forward") for line in expected]
+            lines = [line.strip() for line in said.splitlines()]
+            expect([line for line in lines if line in names] == names, f"Python {version}: not the tutorial's finding, {names}: {said}")
+            expect(seconds <= DEMO_S, f"Python {version}: {seconds:.0f} s to the finding")
+            page = folder / (folder / "opened").read_text().strip()
+            expect("<html" in page.read_text(encoding="utf-8")[:500].lower(), f"{page} is no page")
+            for line in ("gpushim report", "gpushim growth"):
+                run([fresh / "bin/gpushim", *line.split()[1:]], env, (0, 1), folder)
+            kept = run([fresh / "bin/gpushim", "demo", "--list"], env)
+            expect("leaky-layer" in kept and "losses" in kept, f"the list is {kept}")
+            run([fresh / "bin/python", "-m", "pip", "uninstall", "--quiet", "--yes", "gpushim"], env)
+            left = [path for path in (fresh / "lib/gpushim").rglob("*") if path.is_file()]
+            expect(not left, f"the demo leaves {left} behind")
+            print(f"demo: Python {version}: installed, recorded, found and shown in {seconds:.1f} s")
+        return f"the demo: no Python {' or '.join(skipped)} here" if skipped else ""
+
     def deb(self):
         """The .deb unpacked by Debian's own tool; a reason if there is none."""
         if shutil.which("dpkg-deb") is None:
@@ -139,7 +199,7 @@ class Packages:
         files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
         expect([line.split("  ")[1] for line in sums.splitlines()] == files, "md5sums lists other files")
         subprocess.run(["md5sum", "--quiet", "--check", self.work / "control/md5sums"], cwd=folder, check=True)
-        for path in ("usr/share/man/man1/gpushim-report.1.gz", "usr/share/doc/gpushim/copyright", "usr/share/doc/gpushim/THIRD-PARTY.md",
+        for path in ("usr/lib/gpushim/demo/libcuda.so.1", "usr/share/man/man1/gpushim-report.1.gz", "usr/share/doc/gpushim/copyright", "usr/share/doc/gpushim/THIRD-PARTY.md",
                      "usr/share/bash-completion/completions/gpushim", "usr/include/gpushim.h"):
             expect(path in files, f"the .deb has no {path}")
         self.first_report("deb", folder / "usr/bin/gpushim", sys.executable)
@@ -150,7 +210,7 @@ class Packages:
         with tarfile.open(package) as archive:
             archive.extractall(self.work / "tarball")
         folder = only(self.work / "tarball", "*")
-        for path in ("THIRD-PARTY.md", "LICENSE-MIT", "README.md", "docs/install.md", "share/man/man1/gpushim.1"):
+        for path in ("lib/gpushim/demo/situations.py", "THIRD-PARTY.md", "LICENSE-MIT", "README.md", "docs/install.md", "share/man/man1/gpushim.1"):
             expect((folder / path).is_file(), f"the tarball has no {path}")
         self.first_report("tarball", folder / "bin/gpushim", sys.executable)
         return ""
@@ -163,7 +223,7 @@ def main():
     packages = Packages(parser.parse_args())
     failed, skipped = False, []
     try:
-        for kind in (packages.tarball, packages.deb, packages.wheel):
+        for kind in (packages.tarball, packages.deb, packages.wheel, packages.demo):
             try:
                 if reason := kind():
                     skipped.append(reason)

@@ -28,6 +28,7 @@ mod fleet;
 mod give_back;
 mod interposition;
 mod ipc;
+mod kill_switch;
 mod killed;
 mod library;
 mod limits;

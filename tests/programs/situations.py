@@ -1,14 +1,21 @@
-"""Training with one of the faults that users have, or without: `situations.py CASE STEPS`.
+"""Training with one of the faults that users have, or without: `situations.py CASE [STEPS]`.
 
-What a fault leaves behind in each step is printed as `# leaves BYTES`, and what it loses at once as `# loses BYTES`."""
+Without STEPS, as `gpushim demo` starts it, it trains for 30 steps of 20 ms. With STEPS it does not wait, and prints what a
+fault leaves behind in each step as `# leaves BYTES`, and what it loses at once as `# loses BYTES`."""
 
 import os
 import sys
+import time
 
+# `pip uninstall` removes what pip has installed, and no file that Python writes beside it.
+sys.dont_write_bytecode = True
+# Of the simulated GPU, unless the user says otherwise.
+os.environ.setdefault("STANDIN_MEMORY", "512M")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
 import tinytorch
 from tinytorch import Adam, Linear, Pinned, Tensor, backward, mean, part, phase
 
+STEPS, STEP_S = 30, 0.02
 WIDTH, LAYERS, BATCH = 512, 4, int(os.environ.get("BATCH", "512"))
 ROW = WIDTH * 4
 
@@ -100,7 +107,7 @@ def evaluate(layers, case):
         x = layer(x).detach()
 
 
-def train(case, steps):
+def train(case, steps, step_s):
     kind = {"leaky-layer": Leaky, "varying-leak": Leaky, "cache": Cached}
     layers = [Linear(WIDTH) for _ in range(LAYERS - 1)] + [kind.get(case, Linear)(WIDTH)]
     optimizer = Adam(layers)
@@ -110,6 +117,7 @@ def train(case, steps):
     bank = Bank() if case == "bank" else None
     scattered = scatter() if case == "scattered" else None
     for step in range(steps):
+        time.sleep(step_s)
         if teacher and step == steps // 2:
             with phase("end of distillation"):
                 teacher = None
@@ -118,8 +126,8 @@ def train(case, steps):
             loss = forward(layers, x, case)
         if case == "losses":
             losses.append(loss)
-            keep = Tensor(512, loss)  # as an extra term of the loss would
-            loss.extra, loss.kept = keep, loss.sources
+            # As an extra term of the loss would.
+            loss.extra, loss.kept = Tensor(512), loss.sources
         if case == "last-output":
             last = loss
         if case == "pinned":
@@ -185,12 +193,14 @@ LOSES = {"bank": 24 << 20, "reset": 3 * LAYERS * WIDTH * ROW}
 
 
 def main():
-    case, steps = sys.argv[1], int(sys.argv[2])
-    for what, sizes in (("leaves", LEAVES), ("loses", LOSES)):
-        print(f"# {what} {sizes.get(case, 0)}")
+    case, steps, step_s = sys.argv[1], STEPS, STEP_S
+    if sys.argv[2:]:
+        steps, step_s = int(sys.argv[2]), 0
+        for what, sizes in (("leaves", LEAVES), ("loses", LOSES)):
+            print(f"# {what} {sizes.get(case, 0)}")
     tinytorch.start()
     try:
-        SCRIPTS[case]() if case in SCRIPTS else train(case, steps)
+        SCRIPTS[case]() if case in SCRIPTS else train(case, steps, step_s)
     except tinytorch.OutOfMemoryError:
         print("out of memory")
 

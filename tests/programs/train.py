@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A sample training loop, for the demo: the memory side of training, on the CUDA driver alone.
+"""A sample training loop, for tests of packages: the memory side of training, on the CUDA driver alone.
 
 Parameters, gradients and optimiser state live for the whole run. Each step draws one of four batch
 sizes, allocates activations on the way forward, frees them on the way back, and queues work on all

@@ -39,11 +39,13 @@ pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
 pub use values::{
     Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, amount, duration, size,
 };
-pub use variables::{AUTOPSY, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
+pub use variables::{AUTOPSY, ENABLED, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
 
 /// Values of all settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// False if the library does nothing at all in the process.
+    pub enabled: bool,
     /// Source of device memory, for `cudaMalloc` and for stream-ordered allocations.
     pub policy: Policy,
     /// Condition under which a freed block is handed out again.
@@ -219,6 +221,7 @@ impl Resolved {
             problems: Vec::new(),
         };
         let mut config = Config {
+            enabled: source.get(&variables::ENABLED, values::switch),
             policy: source.get(&variables::POLICY, values::policy),
             reuse: source.get(&variables::REUSE, Reuse::parse),
             limit: source.get(&variables::LIMIT, values::limit),
@@ -232,7 +235,7 @@ impl Resolved {
             spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
             spool_floor: source.get(&variables::SPOOL_FLOOR, amount),
             stacks: source.get(&variables::STACKS, values::stacks),
-            python: source.get(&variables::PYTHON, values::python),
+            python: source.get(&variables::PYTHON, values::switch),
             owners: source.get(&variables::OWNERS, values::announcements),
             nvtx: source.get(&variables::NVTX, values::announcements),
             tensors: source.get(&variables::TENSORS, values::announcements),

@@ -20,6 +20,7 @@ fn defaults_are_those_of_the_table() {
     assert_eq!(
         resolved.config,
         Config {
+            enabled: true,
             policy: Policy::Vmm,
             reuse: Reuse::Order,
             limit: None,

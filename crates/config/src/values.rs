@@ -266,7 +266,7 @@ pub(super) fn trace_facts(text: &str) -> Option<Facts> {
     }
 }
 
-pub(super) fn python(text: &str) -> Option<bool> {
+pub(super) fn switch(text: &str) -> Option<bool> {
     match text {
         "on" => Some(true),
         "off" => Some(false),

@@ -28,6 +28,11 @@ macro_rules! variables {
 }
 
 variables! {
+    ENABLED = { "GPUSHIM", "on", "on or off",
+        "The kill switch. `off`: the preloaded library does nothing in the process: each call goes to the driver, no look-up \
+         of a CUDA function finds the library's own, and there is no trace, no thread, no pool, no limit and no takeover. Set it \
+         in the environment of a job, or of one process, where gpushim is preloaded and is suspected or not wanted. \
+         It is read once, before the first call." }
     POLICY = { "GPUSHIM_POLICY", "auto", "auto, off, blocks or vmm",
         "How device memory is allocated, for the `cudaMalloc` family and for stream-ordered memory (the \
          `cudaMallocAsync` family). `auto`: `vmm`; where a device has no virtual memory management, `blocks` for the \

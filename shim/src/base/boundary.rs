@@ -14,7 +14,8 @@ static STATE: AtomicU8 = AtomicU8::new(IDLE);
 const IDLE: u8 = 0;
 /// State in which calls are served.
 const SERVING: u8 = 1;
-/// State in a forked child and after a failure of the shim: every call goes straight to the driver.
+/// State in a forked child, after a failure of the shim, and where `GPUSHIM=off` turns it off: every
+/// call goes straight to the driver.
 const BYPASSED: u8 = 2;
 
 /// Id of the process that is served.
@@ -42,7 +43,12 @@ pub fn serves() -> bool {
 
 /// Serves calls from now on; false if they are bypassed for good.
 pub fn serve() -> bool {
-    let _ = STATE.compare_exchange(IDLE, SERVING, Ordering::Release, Ordering::Relaxed);
+    let state = if settings::is_off() {
+        BYPASSED
+    } else {
+        SERVING
+    };
+    let _ = STATE.compare_exchange(IDLE, state, Ordering::Release, Ordering::Relaxed);
     !bypassed()
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 
 use gpushim_alloc::Policy;
-use gpushim_config::{Config, Elastic, Log, Resolved};
+use gpushim_config::{Config, ENABLED, Elastic, Log, Resolved};
 
 use crate::base::preloaded;
 use crate::base::stderr::say;
@@ -45,6 +45,20 @@ pub fn resolved() -> &'static Resolved {
             }
         }
         resolved
+    })
+}
+
+/// True if the process's environment has `GPUSHIM=off`. Read once, before the rest of the
+/// configuration: without the variable it costs one look-up.
+pub fn is_off() -> bool {
+    static OFF: OnceLock<bool> = OnceLock::new();
+    *OFF.get_or_init(|| {
+        let value = variable(ENABLED.name).filter(|value| !value.is_empty());
+        value.is_some_and(|value| {
+            let of_interest = |name: &str| (name == ENABLED.name).then(|| value.clone());
+            let (config, _) = Config::from_lookup(of_interest);
+            !config.enabled
+        })
     })
 }
 

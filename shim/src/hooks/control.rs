@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use gpushim_trace::Occasion;
 
+use crate::base::{boundary, settings};
 use crate::hooks::entry;
 use crate::record::recording::{self, By};
 use crate::record::{owners, pause, usage};
@@ -35,7 +36,7 @@ pub extern "C" fn gpushim_record() {
 /// True if allocations are recorded, as far as pauses decide.
 #[unsafe(no_mangle)]
 pub extern "C" fn gpushim_is_recording() -> c_int {
-    c_int::from(!pause::is_on())
+    c_int::from(!pause::is_on() && !settings::is_off())
 }
 
 /// Asks for the owner of each block in the trace, at the next instruction of the interpreter's main
@@ -111,5 +112,5 @@ pub extern "C" fn gpushim_version() -> *const c_char {
     static LINE: OnceLock<CString> = OnceLock::new();
     const NONE: &CStr = c"";
     let line = || LINE.get_or_init(|| CString::new(gpushim_version::line()).unwrap_or_default());
-    entry::serve(|| NONE.as_ptr(), || line().as_ptr())
+    boundary::caught(|| NONE.as_ptr(), || line().as_ptr())
 }

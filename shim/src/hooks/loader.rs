@@ -9,7 +9,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::base::{boundary, linker};
+use crate::base::{boundary, linker, settings};
 use crate::hooks::{driver, entry, nccl, runtime};
 use crate::record::{stacks, trace};
 
@@ -186,44 +186,59 @@ extern "C" fn answer_dlsym(
     let is_known = [&b"cu"[..], b"ncclComm"]
         .iter()
         .any(|start| name.to_bytes().starts_with(start));
-    if !is_known || boundary::bypassed() {
+    if !is_known {
         return Answer::of_next();
     }
-    entry::serve(Answer::of_next, || {
-        let ours = export(name);
-        if ours.is_null() {
-            return Answer::of_next();
+    if settings::is_off() {
+        return boundary::caught(Answer::of_next, || look_up(handle, name, caller));
+    }
+    if boundary::bypassed() {
+        return Answer::of_next();
+    }
+    entry::serve(Answer::of_next, || look_up(handle, name, caller))
+}
+
+/// Looks up a function of CUDA or NCCL: this library's, or with `GPUSHIM=off` the one that would be
+/// found without this library.
+fn look_up(handle: *mut c_void, name: &CStr, caller: *const c_void) -> Answer {
+    let ours = export(name);
+    if ours.is_null() {
+        return Answer::of_next();
+    }
+    // The meaning of these handles depends on the caller. Only the next `dlsym` can look them
+    // up for that caller.
+    let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+    // In the global scope this library's functions are the first, except for functions of the
+    // program itself.
+    let found = match is_relative {
+        true => linker::symbol(libc::RTLD_DEFAULT, name),
+        false => linker::symbol(handle, name),
+    };
+    if ptr::eq(found, ours) {
+        if is_only_ours(name, ours, caller) {
+            return Answer::of(ptr::null());
         }
-        // The meaning of these handles depends on the caller. Only the next `dlsym` can look them
-        // up for that caller.
-        let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
-        // In the global scope this library's functions are the first, except for functions of the
-        // program itself.
-        let found = match is_relative {
-            true => linker::symbol(libc::RTLD_DEFAULT, name),
-            false => linker::symbol(handle, name),
-        };
-        if ptr::eq(found, ours) {
-            return if is_only_ours(name, ours, caller) {
-                Answer::of(ptr::null())
-            } else {
-                Answer::of_next()
-            };
-        }
-        if is_relative {
-            return Answer::of_next();
-        }
-        let of_driver = driver::substitute(found);
-        let substitute = if of_driver.is_null() {
-            nccl::substitute(name, found)
+        let next = linker::next_symbol(name);
+        let passes = settings::is_off() && handle != libc::RTLD_NEXT && !next.is_null();
+        return if passes {
+            Answer::of(next)
         } else {
-            of_driver
+            Answer::of_next()
         };
-        if substitute.is_null() {
-            return Answer::of_next();
-        }
-        Answer::of(substitute)
-    })
+    }
+    if is_relative || settings::is_off() {
+        return Answer::of_next();
+    }
+    let of_driver = driver::substitute(found);
+    let substitute = if of_driver.is_null() {
+        nccl::substitute(name, found)
+    } else {
+        of_driver
+    };
+    if substitute.is_null() {
+        return Answer::of_next();
+    }
+    Answer::of(substitute)
 }
 
 /// Returns this library's function of a name of CUDA or NCCL; null if there is none.

@@ -56,7 +56,7 @@ extern "C" fn at_start() {
 pub fn is_wanted() -> bool {
     static WANTED: OnceLock<bool> = OnceLock::new();
     *WANTED.get_or_init(|| {
-        if settings::is_privileged() {
+        if settings::is_privileged() || settings::is_off() {
             // A file that another user's environment names must not be loaded.
             return false;
         }

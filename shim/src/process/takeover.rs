@@ -21,7 +21,8 @@ static AT_START: extern "C" fn() = at_start;
 
 extern "C" fn at_start() {
     // Nearly every process is without takeover, and pays only for one look-up in the environment.
-    if settings::variable(TAKEOVER.name).is_some() && preloaded::is_ours() {
+    let is_asked = settings::variable(TAKEOVER.name).is_some();
+    if is_asked && preloaded::is_ours() && !settings::is_off() {
         boundary::run(|| (), take_over);
     }
 }
