@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::ledger::{Block, Visitor};
 use crate::loops::Start;
-use gpushim_trace::{Kind, Record};
+use gpushim_trace::{Kind, Record, flags};
 
 /// A fall must end lower than this many falls before it. With gradient accumulation, one iteration
 /// in a few falls deeper.
@@ -162,7 +162,8 @@ impl Visitor for Levels {
 
     fn freed(&mut self, block: &Block, at: &Record) {
         self.now.bytes = self.now.bytes.saturating_sub(block.size);
-        if at.event.kind == Kind::ContextGone {
+        let is_ended = at.event.flags & flags::ENDED != 0;
+        if is_ended || at.event.kind == Kind::ContextGone {
             self.now.gone = self.now.gone.saturating_add(block.size);
         }
         // If a level varies a little, the fall to it ended when it was reached.

@@ -97,7 +97,7 @@ fn doctor_examines_the_machine() {
     let mut command = gpushim(dir.path(), &["doctor", "--format", "json"]);
     command
         .env("GPUSHIM_LIBRARY", dir.path().join("broken.so"))
-        .env("GPUSHIM_TRACE", "no/such/%p");
+        .env("GPUSHIM_TRACE", "broken.so/%p");
     let output = command
         .env("GPUSHIM_POLICY", "plan:run.plan")
         .output()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpushim_trace::{Class, Kind};
+use gpushim_trace::{Class, Event, Kind, flags};
 
 use crate::support::{Run, program};
 
@@ -19,9 +19,13 @@ fn ends(how: &str) {
         assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
         let trace = shim.trace();
         assert_eq!(trace.count(Kind::Alloc, Class::Device), 21, "{policy}");
-        if policy != "off" {
-            let gone = trace.of(Kind::ContextGone);
-            assert_eq!(gone.len(), 3, "{policy}");
+        let gone = trace.of(Kind::ContextGone);
+        assert_eq!(gone.len(), 3, "{policy}");
+        if policy == "off" {
+            let is_ended = |free: &&Event| free.flags & flags::ENDED != 0;
+            let frees = trace.of(Kind::Free);
+            assert_eq!(frees.iter().filter(is_ended).count(), 6);
+        } else {
             // Two of six blocks of 4 MiB were still out each time.
             assert!(
                 gone.iter()

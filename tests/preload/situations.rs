@@ -254,8 +254,12 @@ fn memory_in_pieces_is_used_again() {
 
 #[test]
 fn memory_that_falls_and_does_not_come_back() {
-    for (case, function) in [("bank", "sample situations.py"), ("reset", "situations.py")] {
-        let outcome = run(case, 30).shim();
+    for (case, function, policy) in [
+        ("bank", "sample situations.py", "auto"),
+        ("reset", "situations.py", "auto"),
+        ("reset", "situations.py", "off"),
+    ] {
+        let outcome = run(case, 30).env("GPUSHIM_POLICY", policy).shim();
         let (report, faults) = report(&outcome);
         let kinds = Vec::from_iter(faults.iter().map(|(kind, _)| kind.as_str()));
         assert_eq!(kinds, ["drops"], "{case}: {report:#}");

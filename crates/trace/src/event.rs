@@ -144,9 +144,11 @@ pub mod flags {
     /// Not an event, but an allocation from before the recording began. Only in recordings of other
     /// programs.
     pub const EARLIER: u16 = 1 << 6;
+    /// A free of memory that went with its context.
+    pub const ENDED: u16 = 1 << 7;
 
     /// The bits by name, in order.
-    pub const NAMES: [(u16, &str); 7] = [
+    pub const NAMES: [(u16, &str); 8] = [
         (HIT, "hit"),
         (ORDERED, "ordered"),
         (WAITED, "waited"),
@@ -154,6 +156,7 @@ pub mod flags {
         (FORWARDED, "forwarded"),
         (CAPTURE, "capture"),
         (EARLIER, "earlier"),
+        (ENDED, "ended"),
     ];
 }
 

@@ -22,6 +22,7 @@ pub struct Allocation {
     class: Class,
     size: u64,
     device: u8,
+    context: Context,
     /// Its place in the count for the limit, if it is counted.
     place: Option<Place>,
 }
@@ -97,7 +98,7 @@ impl Request {
     /// which goes into the entry.
     fn keep(&self, claim: Claim, address: u64, size: u64) -> Option<Place> {
         limit::limit()?;
-        let context = context::current().map_or(Context(0), green::owner);
+        let context = here();
         let place = match self.class {
             Class::VmmMap => {
                 let memory = self.source.map(Place::of_physical);
@@ -146,6 +147,7 @@ pub fn allocate(
             class: request.class,
             size,
             device: u8::try_from(request.ordinal()).unwrap_or_else(|_| context::device()),
+            context: here(),
             place: request.keep(claim, address, size),
         };
         noted(address, allocation, request.stream);
@@ -189,6 +191,7 @@ pub fn allocated(class: Class, address: u64, size: u64) {
             class,
             size,
             device,
+            context: here(),
             place,
         };
         noted(address, allocation, 0);
@@ -208,6 +211,11 @@ fn noted(address: u64, allocation: Allocation, stream: u64) {
         live.get_or_insert_default().insert(address, allocation);
     }
     events::forwarded(Kind::Alloc, class, device, address, size, stream);
+}
+
+/// Returns the current context; of a green context, the one that owns its memory.
+fn here() -> Context {
+    context::current().map_or(Context(0), green::owner)
 }
 
 /// Entry that [`forget`] removed from this table and from the trace: for [`freed`] if the driver
@@ -236,6 +244,44 @@ pub fn restore(address: u64, entry: Taken) {
     }
 }
 
+/// Forgets the device memory of a context that is about to end. Returns it by address, for [`ended`]
+/// or [`restore`].
+pub fn forget_context(doomed: Context) -> Vec<(u64, Taken)> {
+    let is_its = |allocation: &Allocation| {
+        let class = allocation.class;
+        let is_array = matches!(class, Class::Array | Class::MipmappedArray);
+        allocation.context == doomed
+            && (is_array || matches!(class, Class::Device | Class::Pitched))
+    };
+    let mut its = Vec::new();
+    if let Ok(mut live) = LIVE.lock() {
+        let live = live.get_or_insert_default();
+        its.extend(live.extract_if(|_, allocation| is_its(allocation)));
+    }
+    let taken = its.into_iter().map(|(address, allocation)| {
+        let in_trace = events::leaving(allocation.class, address);
+        (address, Some((allocation, in_trace)))
+    });
+    taken.collect()
+}
+
+/// Records the free of memory that went with its context.
+pub fn ended(address: u64, entry: Taken) {
+    let Some((allocation, in_trace)) = entry else {
+        return;
+    };
+    let Allocation {
+        class,
+        size,
+        device,
+        ..
+    } = allocation;
+    match in_trace {
+        Some(_) => events::ended(class, device, address, size),
+        None => events::left(class, device, size),
+    }
+}
+
 /// Records a free that the driver carried out.
 pub fn freed(address: u64, entry: Taken, stream: u64) {
     let Some((allocation, in_trace)) = entry else {
@@ -246,6 +292,7 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
         size,
         device,
         place,
+        ..
     } = allocation;
     if let Some(place) = place {
         if stream != 0 && class != Class::PoolAsync {

@@ -196,6 +196,21 @@ pub fn left(class: Class, device: u8, size: u64) {
     left_out();
 }
 
+/// Records the free of forwarded memory that went with its context.
+pub fn ended(class: Class, device: u8, address: u64, size: u64) {
+    usage::shrank(class.layer(), device, size);
+    if let Some(writer) = opened() {
+        writer.record_left(&Event {
+            flags: flags::FORWARDED | flags::ENDED,
+            device,
+            address,
+            size,
+            extra: [0, Cost::pack(0, size)],
+            ..event(Kind::Free, class)
+        });
+    }
+}
+
 /// Puts memory into the live table again whose free the driver refused.
 pub fn stays(class: Class, device: u8, address: u64, size: u64, stack: u32) {
     if let Some(writer) = opened() {

@@ -11,6 +11,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, SUCCESS};
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
+use crate::memory::passthrough::Taken;
 use crate::memory::{
     capture_notices, context_drain, context_pools, device_memory, elastic, ipc_import, limit,
     owner, passthrough, peer_access, peer_work, pool_life, registry, threshold,
@@ -23,7 +24,7 @@ fn is_held(address: u64) -> bool {
 }
 
 /// Removes the state of a context that was destroyed or reset with its memory.
-fn ended(handle: u64) {
+fn ended(handle: u64, forwarded: Vec<(u64, Taken)>) {
     let ended = Context(handle);
     // Before the context is forgotten.
     let device = device::driver().known_ordinal(ended);
@@ -36,8 +37,11 @@ fn ended(handle: u64) {
     attached::none(ended);
     let (mut allocated, held) = context_pools::context_gone(ended);
     allocated += pool_life::context_gone(ended);
-    if allocated + held > 0 {
+    if allocated + held > 0 || !forwarded.is_empty() {
         events::context_gone(ended, device, (allocated, held), is_held);
+    }
+    for (address, entry) in forwarded {
+        passthrough::ended(address, entry);
     }
 }
 
@@ -64,12 +68,16 @@ pub(super) fn destroy(handle: Handle, call: impl FnOnce() -> CUresult) -> CUresu
     let doomed = Context(handle as u64);
     let watched = device_memory::unwatch(doomed);
     leaves(doomed);
+    let forwarded = passthrough::forget_context(doomed);
     let result = call();
     context::changed();
     if result == SUCCESS {
-        ended(handle as u64);
+        ended(handle as u64, forwarded);
     } else {
         stays(doomed);
+        for (address, entry) in forwarded {
+            passthrough::restore(address, entry);
+        }
         watched
             .into_iter()
             .for_each(|device| device_memory::watch(device, doomed));
