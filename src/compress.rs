@@ -52,14 +52,17 @@ pub fn finish(path: &Path, packs: bool, attachments: &[Attachment]) -> Result<()
     attach(path, attachments)
 }
 
-/// Attaches data to a trace as it is.
+/// Attaches data to a trace as it is, unless another process packs it at this moment, such as the
+/// `gpushim run` of another rank: that one attaches the same.
 ///
 /// # Errors
-/// The trace cannot be written, or is in use.
+/// The trace cannot be written.
 pub fn attach(path: &Path, attachments: &[Attachment]) -> Result<()> {
     for (kind, content) in attachments {
-        let attached = attached::attach(path, *kind, content);
-        attached.context(format!("attach data to {}", path.display()))?;
+        match attached::attach(path, *kind, content) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(()),
+            attached => attached.context(format!("attach data to {}", path.display()))?,
+        }
     }
     Ok(())
 }
