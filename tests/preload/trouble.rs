@@ -60,7 +60,7 @@ fn a_bad_variable_is_named_with_its_value_and_what_it_accepts() {
         ("GPUSHIM_TRACE", "%x.trace", "path"),
         ("GPUSHIM_TRACE_SIZE", "1", "64K"),
         ("GPUSHIM_TRACE_FACTS", "some", "masked"),
-        ("GPUSHIM_TENSORS", "on", "auto"),
+        ("GPUSHIM_TENSORS", "some", "auto"),
         ("GPUSHIM_LOG", "loud", "warn"),
     ];
     for (name, value, accepted) in cases {
@@ -93,7 +93,7 @@ fn no_trace(outcome: &Outcome, path: &str) {
 #[test]
 fn a_trace_that_cannot_be_written() {
     for path in [
-        "/nowhere/at/all/x.trace",
+        "/proc/nowhere/x.trace",
         "/proc/x.trace",
         "/dev/null/x.trace",
     ] {
