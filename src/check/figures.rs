@@ -1,7 +1,7 @@
 //! Figures of a report that are checked, and kept in a baseline.
 
 use crate::compare::{Figure, Growth, MemoryFigures, RunFigures};
-use crate::output::answer::ONE_MOMENT;
+use crate::output::answer::{DAMAGED, ONE_MOMENT};
 use crate::report::{FindingKind, Report, Topic};
 
 /// Most call sites at the peak that are kept.
@@ -47,13 +47,14 @@ pub fn figures(report: &Report) -> RunFigures {
             _ => None,
         })
     };
+    let damage = || report.is_damaged.then(|| DAMAGED.to_string());
     RunFigures {
         rank: report.process.rank.clone(),
         devices: devices.collect(),
         growth: growth.collect(),
         leaked: (sure.iter()).fold(0, |sum, one| one.bytes.saturating_add(sum)),
         out_of_memory: summary.out_of_memory_count,
-        untold: likely.or_else(untold),
+        untold: likely.or_else(untold).or_else(damage),
         unread: report.unread,
     }
 }

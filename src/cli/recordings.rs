@@ -28,23 +28,27 @@ pub fn each<R>(
 
 /// Opens and visits recordings as [`each`] does, and continues after an error of `then`.
 ///
-/// An error of `then` is reported on stderr.
+/// An error of `then` is reported on stderr. The outcome is [`Outcome::Failed`] also if a part of a
+/// recording cannot be read.
 ///
 /// # Errors
 /// The reader of the output has gone.
-pub fn each_on_its_own<R>(
+pub fn each_on_its_own(
     paths: &[PathBuf],
-    open: impl Fn(&Path) -> Result<R>,
-    mut then: impl FnMut(&Path, R) -> Result<()>,
+    open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
+    mut then: impl FnMut(&Path, Box<dyn Recording>) -> Result<()>,
 ) -> Result<Outcome> {
     let mut fails = false;
-    let outcome = each(paths, open, |path, recording| match then(path, recording) {
-        Err(error) if !error.is_broken_pipe() => {
-            complain(&error);
-            fails = true;
-            Ok(())
+    let outcome = each(paths, open, |path, recording| {
+        fails |= recording.coverage().damaged;
+        match then(path, recording) {
+            Err(error) if !error.is_broken_pipe() => {
+                complain(&error);
+                fails = true;
+                Ok(())
+            }
+            result => result,
         }
-        result => result,
     })?;
     Ok(if fails { Outcome::Failed } else { outcome })
 }

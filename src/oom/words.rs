@@ -6,6 +6,7 @@ use super::figures::Situation;
 use super::find::Shortage;
 use super::fits::Fits;
 use super::search::Without;
+use crate::output::holder::Holder;
 use crate::output::units::{bytes, count, span};
 use crate::recording::CallSite;
 
@@ -16,16 +17,20 @@ pub(super) struct Sentences<'a> {
     pub explanation: &'a Explanation,
     /// The call site of most blocks that iterations left behind.
     pub left_by: Option<&'a CallSite>,
+    /// The call site of the request.
+    pub asker: Option<&'a CallSite>,
+    /// The stacks that held memory, those with most bytes first.
+    pub held_by: &'a [Holder],
 }
 
 impl Sentences<'_> {
     /// Returns the request and its cause, with its moment.
-    pub fn verdict(&self, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
+    pub fn verdict(&self, iteration: Option<usize>) -> String {
         let mut text = format!("Out of memory at {}", span(self.shortage.ns));
         if let Some(iteration) = iteration {
             text.push_str(&format!(", in iteration {iteration}"));
         }
-        let asking = asker.map(CallSite::in_a_sentence);
+        let asking = self.asker.map(CallSite::in_a_sentence);
         format!(
             "{text}: {}. {}",
             asked(asking, self.shortage),
@@ -57,12 +62,46 @@ impl Sentences<'_> {
 
     /// Returns advice against the cause, the best first.
     pub fn advice(&self) -> Vec<String> {
-        let advice = |cause| advice(cause, self.situation, &self.explanation.fits);
-        self.explanation
-            .causes
-            .iter()
-            .flat_map(|cause| advice(*cause))
+        let causes = self.explanation.causes.iter();
+        causes
+            .filter_map(|cause| match *cause {
+                Cause::Full { short } => Some(self.make_smaller(short)),
+                Cause::Growth { per_iteration, .. } => Some(self.free(per_iteration)),
+                cause => advice(cause, self.situation, &self.explanation.fits),
+            })
             .collect()
+    }
+
+    /// Says what to make smaller, by how many bytes.
+    fn make_smaller(&self, short: u64) -> String {
+        let at = self.asker.filter(|site| site.function.is_some());
+        let at = at.map_or(String::new(), |site| {
+            format!(" at {}", site.in_a_sentence())
+        });
+        let mut known = self.held_by.iter();
+        let holder = known.find(|holder| holder.who.function.is_some());
+        let or_free = holder.map_or(String::new(), |holder| {
+            format!(
+                ", or free some of the {} that {} holds",
+                bytes(holder.bytes),
+                holder.who.in_a_sentence()
+            )
+        });
+        format!(
+            "{} are missing: ask for less{at}, as with a smaller batch{or_free}.",
+            bytes(short)
+        )
+    }
+
+    /// Says what each iteration has to free.
+    fn free(&self, per_iteration: u64) -> String {
+        let whose = self.left_by.map_or(String::new(), |site| {
+            format!(" of {}", site.in_a_sentence())
+        });
+        format!(
+            "Free in each iteration the {}{whose} that it leaves behind: more memory only delays it.",
+            bytes(per_iteration)
+        )
     }
 
     fn sentence(&self, cause: Cause) -> String {
@@ -285,65 +324,64 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
 }
 
 /// Returns advice against the cause, the best first.
-fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
-    let mut advice = Vec::new();
+fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Option<String> {
+    let fits_in = |name: &str| fits.others().any(|policy| policy.name() == name);
     let is_vmm = situation.policy.as_deref() == Some("vmm");
-    match cause {
-        Cause::TooLarge { .. } => advice.push(
-            "Ask for less at once: a smaller batch or parts of it.".to_string(),
+    Some(match cause {
+        Cause::TooLarge { most, .. } => format!(
+            "Ask for at most {} at once: a smaller batch, or parts of it.",
+            bytes(most)
         ),
-        Cause::Growth { .. } => advice.push(
-            "More memory only delays it: `gpushim growth` shows what keeps the memory.".to_string(),
-        ),
-        Cause::FrameworkLimit { .. } => advice.push(
-            "Raise the fraction, or call set_per_process_memory_fraction(1.0).".to_string(),
-        ),
-        Cause::Waiting { .. } => advice.push(
-            "Synchronise before the request, or destroy graphs that are not needed.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Framework, .. } => advice.push(
-            "Call torch.cuda.empty_cache() before; with GPUSHIM_TAKEOVER=torch both would use one pool.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Pool, .. } => advice.push(
-            "Let graphs share one pool (torch.cuda.graph_pool_handle()), or drop pools that are not needed.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Stream, .. } => advice.push(
-            "Allocate on one stream: all blocks then come from one cache.".to_string(),
-        ),
-        Cause::Fragmentation { of_framework: true, .. }
-            if fits.others().any(|policy| policy.name() == "torch-expandable") =>
-        {
-            advice.push("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids it.".to_string());
+        Cause::FrameworkLimit { .. } => {
+            "Raise the fraction, or call set_per_process_memory_fraction(1.0).".to_string()
         }
-        Cause::Fragmentation { of_framework: true, .. }
-            if fits.others().any(|policy| policy.name() == "vmm") =>
-        {
-            advice.push("GPUSHIM_TAKEOVER=torch avoids it.".to_string());
+        Cause::Waiting { .. } => {
+            "Synchronise before the request, or destroy graphs that are not needed.".to_string()
         }
-        Cause::Fragmentation { of_framework: false, .. }
-            if !is_vmm && fits.others().any(|policy| policy.name() == "vmm") =>
-        {
-            advice.push("GPUSHIM_POLICY=vmm avoids it.".to_string());
+        Cause::CachedElsewhere { place, .. } => match place {
+            Place::Framework => {
+                "Call torch.cuda.empty_cache() before; with GPUSHIM_TAKEOVER=torch both would use one pool."
+            }
+            Place::Pool => {
+                "Let graphs share one pool (torch.cuda.graph_pool_handle()), or drop pools that are not needed."
+            }
+            Place::Stream => "Allocate on one stream: all blocks then come from one cache.",
         }
-        Cause::Fragmentation { .. } => advice.push(
-            "`gpushim fragmentation` shows the blocks that pin the free memory.".to_string(),
-        ),
+        .to_string(),
+        Cause::Fragmentation {
+            of_framework,
+            cached,
+            ..
+        } => match of_framework {
+            true if fits_in("torch-expandable") => {
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids it.".to_string()
+            }
+            true if fits_in("vmm") => "GPUSHIM_TAKEOVER=torch avoids it.".to_string(),
+            false if !is_vmm && fits_in("vmm") => "GPUSHIM_POLICY=vmm avoids it.".to_string(),
+            _ => format!(
+                "Allocate what lives long before what lives short: blocks that live on lie between the {} that are \
+                 free, and `gpushim fragmentation` names them.",
+                bytes(cached)
+            ),
+        },
         Cause::OurLimit { limit, .. } => {
-            let enough = fits.more().map(|more| limit.saturating_add(more));
-            advice.push(match enough {
-                Some(enough) => format!("GPUSHIM_LIMIT={}M is enough up to this request.", enough.div_ceil(1 << 20)),
+            match fits.more().map(|more| limit.saturating_add(more)) {
+                Some(enough) => format!(
+                    "GPUSHIM_LIMIT={}M is enough up to this request.",
+                    enough.div_ceil(1 << 20)
+                ),
                 None => "Raise GPUSHIM_LIMIT, or let the run use less.".to_string(),
-            });
+            }
         }
-        Cause::OtherProcesses { .. } => advice.push(
-            "Look at what else runs on the device (nvidia-smi, `gpushim top`).".to_string(),
+        Cause::OtherProcesses { bytes: others } => format!(
+            "End what else runs on the device and holds {}: nvidia-smi and `gpushim top` name it.",
+            bytes(others)
         ),
-        Cause::Full { .. } => advice.push(
-            "`gpushim peak` and `gpushim phases` show what to make smaller.".to_string(),
-        ),
-        Cause::DriverRefused { .. } | Cause::Unknown => {}
-    }
-    advice
+        Cause::Growth { .. }
+        | Cause::Full { .. }
+        | Cause::DriverRefused { .. }
+        | Cause::Unknown => return None,
+    })
 }
 
 /// Names the tries, in one sentence; nothing if there were none.
@@ -364,24 +402,20 @@ fn tried(explanation: &Explanation) -> Option<String> {
     let names = |fit: bool| {
         let of = with_it.iter().filter(|one| one.fits == fit);
         let names: Vec<&str> = of.map(|one| one.policy.name()).collect();
-        names.join(", ")
+        Some(names.join(" and ")).filter(|names| !names.is_empty())
     };
+    let (met, refused) = (names(true), names(false));
+    let met = met.map(|names| format!("{names} would have met it"));
+    let refused = refused.map(|names| format!("{names} would not have met it"));
+    let both: Vec<String> = met.into_iter().chain(refused).collect();
     let mut text = format!(
-        "replayed up to this request with the same {}: ",
-        bytes(fits.memory)
+        "replayed up to this request with the same {}: {}",
+        bytes(fits.memory),
+        both.join(", ")
     );
-    match names(true) {
-        met if met.is_empty() => {
-            text.push_str(&format!("none of {} would have met it", names(false)))
-        }
-        met => text.push_str(&format!("{met} would have met it, {} not", names(false))),
-    }
     if let Some(more) = fits.more() {
         let policy = recorded.policy.name();
-        text.push_str(&format!(
-            "; {policy} would have met it with {} more",
-            bytes(more)
-        ));
+        text.push_str(&format!("; with {} more {policy} would have", bytes(more)));
     }
     Some(text)
 }

@@ -120,3 +120,27 @@ fn sentences_fit_the_terminal_and_tables_keep_their_columns() {
     let narrow = seen(&on_terminal(dir.path(), &["oom", "a.trace"], 60, None));
     assert_eq!(words(&narrow), words(&wide));
 }
+
+/// Continuous integration often has a terminal that does not know its size.
+#[test]
+fn a_terminal_without_a_size_has_80_columns_and_the_variable_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    let widest = |text: &str| seen(text).lines().map(|line| line.chars().count()).max();
+    let report = ["report", "a.trace"];
+    let unknown = widest(&on_terminal(dir.path(), &report, 0, None)).unwrap();
+    assert!((60..=80).contains(&unknown), "{unknown}");
+    let set = on_terminal(dir.path(), &report, 0, Some(("COLUMNS", "60")));
+    assert!(widest(&set).unwrap() < unknown, "{set}");
+    let output = gpushim(dir.path(), &report)
+        .env("COLUMNS", "60")
+        .output()
+        .unwrap();
+    let findings = stdout(&output);
+    let findings = findings.split("Held at").next().unwrap();
+    let sentences = findings
+        .lines()
+        .skip_while(|line| !line.starts_with("Findings"));
+    let widest = sentences.map(|line| line.chars().count()).max().unwrap();
+    assert!((40..=60).contains(&widest), "{findings}");
+}

@@ -134,7 +134,10 @@ impl Recording for LineLog {
     }
 
     fn coverage(&self) -> Coverage {
-        Coverage::complete(self.events)
+        Coverage {
+            damaged: !self.problems.is_empty(),
+            ..Coverage::complete(self.events)
+        }
     }
 
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
