@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use crate::error::{Result, failed};
 use crate::recording::{is_snapshot, plain, trace_of};
 use crate::whole::folder_of;
-use gpushim_config::Config;
+use gpushim_config::{Config, DEFAULT_PATTERN};
 
 /// Returns the files of [`named`]; the recordings in a directory stand for it.
 pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
@@ -29,6 +29,7 @@ pub fn named(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .collect());
     }
     let pattern = Config::from_env().0.trace;
+    let pattern = pattern.filter(|pattern| pattern != DEFAULT_PATTERN);
     let newest = newest(pattern.as_deref());
     newest.map(|path| vec![path]).ok_or_else(|| {
         let and = pattern.map_or(String::new(), |pattern| format!(" and matches {pattern}"));

@@ -74,21 +74,17 @@ impl Sentences<'_> {
 
     /// Says what to make smaller, by how many bytes.
     fn make_smaller(&self, short: u64) -> String {
-        let at = self.asker.filter(|site| site.function.is_some());
-        let at = at.map_or(String::new(), |site| {
-            format!(" at {}", site.in_a_sentence())
-        });
         let mut known = self.held_by.iter();
         let holder = known.find(|holder| holder.who.function.is_some());
         let or_free = holder.map_or(String::new(), |holder| {
             format!(
-                ", or free some of the {} that {} holds",
+                ", or free some of the {} of {}",
                 bytes(holder.bytes),
                 holder.who.in_a_sentence()
             )
         });
         format!(
-            "{} are missing: ask for less{at}, as with a smaller batch{or_free}.",
+            "Ask for {} less, as with a smaller batch{or_free}.",
             bytes(short)
         )
     }
@@ -402,7 +398,7 @@ fn tried(explanation: &Explanation) -> Option<String> {
     let names = |fit: bool| {
         let of = with_it.iter().filter(|one| one.fits == fit);
         let names: Vec<&str> = of.map(|one| one.policy.name()).collect();
-        Some(names.join(" and ")).filter(|names| !names.is_empty())
+        Some(names.join(", ")).filter(|names| !names.is_empty())
     };
     let (met, refused) = (names(true), names(false));
     let met = met.map(|names| format!("{names} would have met it"));

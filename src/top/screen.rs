@@ -36,7 +36,7 @@ const ORDERS: [Order; 4] = [
     ("allocs/s", |row| row.rate as i64),
 ];
 
-/// The keys.
+/// Keys of the screen, each with its effect.
 const KEYS: [&str; 7] = [
     "↑ ↓ Home End  choose a process",
     "Enter         what holds its memory, on the whole screen; again: all processes",
