@@ -25,7 +25,11 @@ pub fn figures(report: &Report) -> RunFigures {
             // A snapshot has a framework's segments only.
             reserved: device.reserved.peak.max(framework),
             holders: holders
-                .map(|holder| Figure::of(holder.who.in_a_sentence(), holder.bytes))
+                .map(|holder| {
+                    let who = &holder.who;
+                    let name = who.with_caller().unwrap_or_else(|| who.in_a_sentence());
+                    Figure::of(name, holder.bytes)
+                })
                 .collect(),
             ..MemoryFigures::default()
         }
