@@ -137,8 +137,9 @@ fn a_cut_recording_gets_no_all_clear_at_any_length() {
     let whole = std::fs::read(sample(&folder.path().join("whole.trace"))).unwrap();
     std::fs::remove_file(folder.path().join("whole.trace")).unwrap();
     let mut answered = 0;
-    for part in 1..16 {
-        let cut = &whole[..whole.len() * part / 16];
+    let parts = (1..16).map(|part| whole.len() * part / 16);
+    for part in parts.chain([100, 1].map(|less| whole.len() - less)) {
+        let cut = &whole[..part];
         std::fs::write(folder.path().join("cut.trace"), cut).unwrap();
         for command in COMMANDS.iter().chain(&[&["html"][..]]) {
             let output = run(folder.path(), &[command, &["cut.trace"][..]].concat());

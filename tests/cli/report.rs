@@ -186,7 +186,14 @@ fn without_a_file_the_newest_is_taken() {
 #[test]
 fn a_file_beside_a_trace_is_told_by_its_trace() {
     let dir = tempfile::tempdir().unwrap();
-    sample(&dir.path().join("a.trace"));
+    for (rank, name) in [(0, "a.trace"), (1, "b.trace")] {
+        let options = WriterOptions {
+            rank: Some(rank),
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&dir.path().join(name), &options).unwrap();
+        writer.record(&event(Kind::Alloc, 1 << 21, MIB));
+    }
     let keep = run(dir.path(), &["report", "--keep", "."]);
     assert!(dir.path().join("a.trace.summary").exists(), "{keep:?}");
     let told = stdout(&run(dir.path(), &["report", "a.trace.summary"]));
