@@ -348,7 +348,7 @@ mod tests {
         );
         assert_eq!(fix(std::slice::from_ref(&step)), None);
         let kept = step.clone().owned(owner(Kept::Named, "kept[*]"));
-        let told = fix(&[kept.clone()]).unwrap_or_default();
+        let told = fix(std::slice::from_ref(&kept)).unwrap_or_default();
         assert!(
             told.starts_with("`kept[*]` of `train train.py` gains entries"),
             "{told}"
