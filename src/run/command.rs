@@ -69,7 +69,7 @@ pub struct Args {
     /// the same name.
     #[arg(long)]
     no_pack: bool,
-    /// Period in which the summary beside each trace, for `gpushim fleet`, is renewed; off writes none.
+    /// Period in which the summary beside each trace, for `gpushim report`, is renewed; off writes none.
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = period)]
     summary_every: Period,
     /// Allocations that get a call stack: all (the default), a size, 1/N, or off (GPUSHIM_STACKS).

@@ -31,7 +31,7 @@ fn add(dataset: Dataset<'_>, place: &Place) -> Vec<String> {
     match opened {
         Some(Ok(recording)) => {
             say_problems(&*recording);
-            // The summary as `gpushim fleet` reads it from the folder.
+            // The summary as `gpushim report` reads it from the folder.
             let kept = place.summary.is_some().then(|| fleet::read(place, false).0);
             let summary = kept
                 .flatten()
