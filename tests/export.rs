@@ -95,9 +95,9 @@ fn the_command_says_what_it_could_not_do() {
     for args in [
         "export --to json -o b.json b.trace a.trace",
         "export --to json -o no/such a.trace",
-        "export parquet --dataset lake b.trace a.trace",
-        "export parquet --dataset x no",
-        "export parquet a.trace",
+        "export --to parquet -o lake b.trace a.trace",
+        "export --to parquet -o x no",
+        "export --to parquet a.trace",
         "export --to rmm -o log a.trace a.trace",
     ] {
         let (code, said) = gpushim(dir, &args.split(' ').collect::<Vec<_>>());
@@ -109,12 +109,7 @@ fn the_command_says_what_it_could_not_do() {
     gpushim: failed to write no/such: entity not found
     gpushim: failed to read the trace b.trace: it is not a gpushim trace (its first 8 bytes are not "gpushim\0")
     gpushim: failed to read the trace no: open it: No such file or directory
-    error: the following required arguments were not provided:
-      --dataset <DIR>
-
-    Usage: gpushim export parquet --dataset <DIR> <FILE|DIR>...
-
-    For more information, try '--help'.
+    gpushim: failed to write tables: name their folder with -o DIR
     gpushim: failed to write log: write an RMM log of 2 files: such a log is of one process; name one file
     "#);
     assert_eq!(

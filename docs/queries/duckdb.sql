@@ -1,4 +1,4 @@
--- DuckDB: the tables of a dataset that `gpushim export parquet --dataset lake` wrote. Then ranks.sql, then any query.
+-- DuckDB: the tables of a dataset that `gpushim export --to parquet -o lake` wrote. Then ranks.sql, then any query.
 CREATE OR REPLACE TEMPORARY VIEW events AS
 SELECT * FROM read_parquet('lake/events/**/*.parquet', hive_partitioning = true, hive_types_autocast = false);
 CREATE OR REPLACE TEMPORARY VIEW summaries AS

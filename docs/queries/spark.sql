@@ -1,4 +1,4 @@
--- Spark: the tables of a dataset that `gpushim export parquet --dataset lake` wrote. Then ranks.sql, then any query.
+-- Spark: the tables of a dataset that `gpushim export --to parquet -o lake` wrote. Then ranks.sql, then any query.
 -- A job 007 is not the number 7.
 SET spark.sql.sources.partitionColumnTypeInference.enabled = false;
 CREATE OR REPLACE TEMPORARY VIEW events USING parquet OPTIONS (path 'lake/events');

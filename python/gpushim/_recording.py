@@ -174,7 +174,7 @@ class Recording:
         if kind != "list" and _tables.reads_parquet(kind):
             folder = tempfile.mkdtemp(prefix="gpushim-")
             try:
-                _command.run(["export", "parquet", "--dataset", folder, self.path])
+                _command.run(["export", "--to", "parquet", "-o", folder, self.path])
                 found = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(folder, "events")) for name in names if name.endswith(".parquet")]
                 if len(found) != 1:
                     raise _command.GpushimError(f"gpushim export made {len(found)} files of {self.path}")

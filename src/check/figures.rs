@@ -1,7 +1,7 @@
 //! Figures of a report that are checked, and kept in a baseline.
 
 use crate::compare::{Figure, Growth, MemoryFigures, RunFigures};
-use crate::output::answer::ONE_MOMENT;
+use crate::output::answer::{DAMAGED, ONE_MOMENT};
 use crate::report::{FindingKind, Report, Topic};
 
 /// Most call sites at the peak that are kept.
@@ -25,7 +25,11 @@ pub fn figures(report: &Report) -> RunFigures {
             // A snapshot has a framework's segments only.
             reserved: device.reserved.peak.max(framework),
             holders: holders
-                .map(|holder| Figure::of(holder.who.in_a_sentence(), holder.bytes))
+                .map(|holder| {
+                    let who = &holder.who;
+                    let name = who.with_caller().unwrap_or_else(|| who.in_a_sentence());
+                    Figure::of(name, holder.bytes)
+                })
                 .collect(),
             ..MemoryFigures::default()
         }
@@ -47,13 +51,14 @@ pub fn figures(report: &Report) -> RunFigures {
             _ => None,
         })
     };
+    let damage = || report.is_damaged.then(|| DAMAGED.to_string());
     RunFigures {
         rank: report.process.rank.clone(),
         devices: devices.collect(),
         growth: growth.collect(),
         leaked: (sure.iter()).fold(0, |sum, one| one.bytes.saturating_add(sum)),
         out_of_memory: summary.out_of_memory_count,
-        untold: likely.or_else(untold),
+        untold: likely.or_else(untold).or_else(damage),
         unread: report.unread,
     }
 }

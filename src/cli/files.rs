@@ -16,7 +16,8 @@ pub fn named_or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 /// Returns the named files and directories, without companions of other named files.
 ///
-/// Without names the result is the newest file that matches the pattern in force.
+/// Without names the result is the newest file that matches `GPUSHIM_TRACE`, or else the newest trace
+/// of the current directory.
 pub fn named(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if !files.is_empty() {
         let traces: HashSet<PathBuf> = files.iter().map(|path| plain(path)).collect();
@@ -27,14 +28,29 @@ pub fn named(files: &[PathBuf]) -> Result<Vec<PathBuf>> {
             .cloned()
             .collect());
     }
-    let pattern = Config::from_env()
-        .0
-        .trace
-        .unwrap_or_else(|| DEFAULT_PATTERN.to_string());
-    let newest = matching(&pattern).into_iter().max_by_key(|path| age(path));
+    let pattern = Config::from_env().0.trace;
+    let pattern = pattern.filter(|pattern| pattern != DEFAULT_PATTERN);
+    let newest = newest(pattern.as_deref());
     newest.map(|path| vec![path]).ok_or_else(|| {
-        failed!("find a trace: no file matches {pattern}; name a file, or record one with `gpushim run PROGRAM`")
+        let and = pattern.map_or(String::new(), |pattern| format!(" and matches {pattern}"));
+        failed!(
+            "find a trace: no file here ends with .trace{and}; name a file, or record one with `gpushim run PROGRAM`"
+        )
     })
+}
+
+/// Returns the newest file that matches a pattern, or else the newest trace of the current directory.
+fn newest(pattern: Option<&str>) -> Option<PathBuf> {
+    let newest = |paths: Vec<PathBuf>| paths.into_iter().max_by_key(|path| age(path));
+    pattern
+        .and_then(|pattern| newest(matching(pattern)))
+        .or_else(|| {
+            let here = within(Path::new("."));
+            let here = here
+                .iter()
+                .filter_map(|path| Some(path.file_name()?.into()));
+            newest(here.collect())
+        })
 }
 
 /// The traces of a directory, by their names, or else the snapshots; of anything else, and of a

@@ -28,17 +28,36 @@ pub fn each<R>(
 
 /// Opens and visits recordings as [`each`] does, and continues after an error of `then`.
 ///
-/// An error of `then` is reported on stderr.
+/// An error of `then` is reported on stderr. The outcome is [`Outcome::Failed`] also if a part of a
+/// recording cannot be read.
 ///
 /// # Errors
 /// The reader of the output has gone.
-pub fn each_on_its_own<R>(
+pub fn each_on_its_own(
+    paths: &[PathBuf],
+    open: impl Fn(&Path) -> Result<Box<dyn Recording>>,
+    mut then: impl FnMut(&Path, Box<dyn Recording>) -> Result<()>,
+) -> Result<Outcome> {
+    let mut is_damaged = false;
+    let outcome = each_in_turn(paths, open, |path, recording| {
+        is_damaged |= recording.coverage().damaged;
+        then(path, recording)
+    })?;
+    Ok(if is_damaged { Outcome::Failed } else { outcome })
+}
+
+/// Opens and visits files of any type as [`each`] does, and continues after an error of `then`,
+/// which is reported on stderr.
+///
+/// # Errors
+/// The reader of the output has gone.
+pub fn each_in_turn<R>(
     paths: &[PathBuf],
     open: impl Fn(&Path) -> Result<R>,
     mut then: impl FnMut(&Path, R) -> Result<()>,
 ) -> Result<Outcome> {
     let mut fails = false;
-    let outcome = each(paths, open, |path, recording| match then(path, recording) {
+    let outcome = each(paths, open, |path, opened| match then(path, opened) {
         Err(error) if !error.is_broken_pipe() => {
             complain(&error);
             fails = true;

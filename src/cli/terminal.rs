@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use anstream::{AutoStream, ColorChoice};
@@ -37,13 +38,27 @@ impl Color {
             Color::Never => ColorChoice::Never.write_global(),
         }
         let out = io::stdout();
-        let columns = out.is_terminal().then(|| terminal_size_of(&out)).flatten();
-        let columns = columns.map(|(Width(columns), _)| usize::from(columns));
-        style::set(
-            is_coloured(AutoStream::choice(&out)),
-            columns.filter(|columns| *columns > 0),
-        );
+        style::set(is_coloured(AutoStream::choice(&out)), columns(&out));
     }
+}
+
+/// Columns of a terminal that does not know how many it has.
+const UNKNOWN: usize = 80;
+
+/// Returns the columns of a stream: `COLUMNS`, or those of its terminal; `None` if it is none.
+fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let set = std::env::var("COLUMNS").ok();
+    let set = set.and_then(|columns| columns.parse().ok());
+    let of_terminal = || {
+        let size = stream.is_terminal().then(|| terminal_size_of(stream))?;
+        let columns = size.map_or(0, |(Width(columns), _)| usize::from(columns));
+        Some(
+            Some(columns)
+                .filter(|columns| *columns > 0)
+                .unwrap_or(UNKNOWN),
+        )
+    };
+    set.filter(|columns| *columns > 0).or_else(of_terminal)
 }
 
 fn is_coloured(choice: ColorChoice) -> bool {
@@ -62,8 +77,7 @@ pub struct Stderr {
 /// Capabilities of stderr at this moment.
 pub fn of_stderr() -> Stderr {
     let err = io::stderr();
-    let columns = err.is_terminal().then(|| terminal_size_of(&err)).flatten();
-    let columns = columns.map_or(style::WIDTH, |(Width(columns), _)| usize::from(columns));
+    let columns = columns(&err).unwrap_or(style::WIDTH);
     Stderr {
         is_coloured: is_coloured(AutoStream::choice(&err)),
         width: columns.clamp(40, style::WIDTH),

@@ -43,7 +43,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Outcome> {
     let paths = files::named_or_newest(&args.files)?;
     let mut outcome = Outcome::Fine;
-    let opened = recordings::each_on_its_own(&paths, recording::open_trace, |path, trace| {
+    let opened = recordings::each_in_turn(&paths, recording::open_trace, |path, trace| {
         // A trace without facts does not name its process.
         let is_mapped = path
             .canonicalize()

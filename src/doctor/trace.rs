@@ -14,7 +14,7 @@ pub fn checks(trace: &Trace) -> Vec<Check> {
     }
     let (recorded, lost, torn) = (trace.recorded(), trace.lost(), trace.torn());
     let detail = format!(
-        "{recorded} recorded, {} readable, {lost} lost, {torn} torn",
+        "{recorded} recorded, {} readable, {lost} lost, {torn} half written",
         trace.readable()
     );
     checks.push(Check::new(

@@ -3,7 +3,10 @@
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use super::dataset;
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+use super::dataset::{self, Dataset};
 use super::profile::Measure;
 use super::write::{Format, write};
 use crate::cli::files;
@@ -15,41 +18,79 @@ use crate::error::{Result, failed};
 /// Write traces in another program's format.
 ///
 /// Reads what `report` reads: traces of gpushim, PyTorch memory snapshots, RMM logs, lists of requests.
+///
+/// `--to parquet` writes tables of events and of summaries, for DuckDB, Spark and others. Its output
+/// is a folder, partitioned by job, host and rank, with a file for each process: a trace that is
+/// written again replaces its files, others are left as they are. It searches folders with those in them.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "Examples:
   gpushim export --to perfetto -o run.pftrace gpushim-*.trace
   gpushim export --to memory-viz -o run.pickle run.trace
   gpushim export --to folded --of live run.trace | flamegraph.pl > live.svg
-  gpushim export parquet --dataset lake/ /shared/job7
-  gpushim export parquet --dataset lake/ --job night-7 gpushim-*.trace")]
+  gpushim export --to parquet -o lake/ /shared/job7
+  gpushim export --to parquet -o lake/ --job night-7 gpushim-*.trace")]
 pub struct Args {
-    /// Files; the newest trace in the current directory if none is named.
+    /// Files, for `parquet` also folders; the newest trace in the current directory if none is named.
     files: Vec<PathBuf>,
     /// The format.
-    #[arg(long, value_enum, value_name = "FORMAT", required = true)]
-    to: Option<Format>,
-    /// The output: a file, or `-` for standard output.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    to: To,
+    /// The output: a file, or `-` for standard output; for `parquet` a folder, which is made.
+    #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// The unit of folded stacks.
     #[arg(long, value_enum, default_value_t)]
     of: Measure,
-    #[command(subcommand)]
-    tables: Option<Tables>,
+    /// For `parquet`: the name of the job of all these processes; that which the launcher gave each
+    /// if none is named.
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
 }
 
-/// Formats that are a folder of files.
-#[derive(Debug, clap::Subcommand)]
-enum Tables {
-    Parquet(dataset::command::Args),
+/// A format of one file, or tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    File(Format),
+    Parquet,
+}
+
+impl ValueEnum for To {
+    fn value_variants<'a>() -> &'a [To] {
+        &[
+            To::File(Format::MemoryViz),
+            To::File(Format::Perfetto),
+            To::File(Format::Firefox),
+            To::File(Format::Pprof),
+            To::File(Format::Folded),
+            To::File(Format::Rmm),
+            To::File(Format::Json),
+            To::Parquet,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            To::File(format) => format.to_possible_value(),
+            To::Parquet => Some(
+                PossibleValue::new("parquet").help("Tables of events and summaries in a folder"),
+            ),
+        }
+    }
 }
 
 pub fn main(args: &Args) -> Result<Outcome> {
-    let to = match (&args.tables, args.to) {
-        (Some(Tables::Parquet(args)), _) => return dataset::command::main(args),
-        (None, Some(to)) => to,
-        (None, None) => return Err(failed!("write a file: name a format with --to")),
+    let job = args.job.as_deref();
+    let to = match (args.to, job) {
+        (To::Parquet, job) => {
+            let folder = args.output.as_deref();
+            let folder =
+                folder.ok_or_else(|| failed!("write tables: name their folder with -o DIR"))?;
+            return dataset::command::main(&args.files, Dataset { folder, job });
+        }
+        (To::File(_), Some(_)) => {
+            return Err(failed!("name the job: only --to parquet has one"));
+        }
+        (To::File(to), None) => to,
     };
     let (recordings, outcome) = recordings::all(&files::named_or_newest(&args.files)?);
     if recordings.is_empty() {

@@ -1,6 +1,8 @@
 //! Blocks that are left behind: the calls that made them, and their sizes.
 
-use crate::recording::{Names, calls};
+use gpushim_trace::Kept;
+
+use crate::recording::{Names, Owner, calls};
 use crate::symbols::{Kind, Origin, Symbol};
 
 /// Parts of the names of PyTorch's operators that copy.
@@ -21,6 +23,8 @@ pub struct Blocks {
     are_anew: bool,
     /// True if only some passes leave any.
     are_rare: bool,
+    /// The owner of most of them, where that was recorded.
+    owner: Option<Owner>,
 }
 
 impl Blocks {
@@ -49,6 +53,17 @@ impl Blocks {
     /// Sets `are_rare`: only some passes leave any.
     pub fn rare(self, are_rare: bool) -> Blocks {
         Blocks { are_rare, ..self }
+    }
+
+    /// Sets the owner of most of them.
+    pub fn owned(self, owner: Option<Owner>) -> Blocks {
+        Blocks { owner, ..self }
+    }
+
+    /// Returns the owner if it keeps them in this way, and by a path.
+    pub fn owner(&self, kept: Kept) -> Option<&Owner> {
+        let owner = self.owner.as_ref()?;
+        (owner.kept == kept && !owner.path.is_empty()).then_some(owner)
     }
 
     /// Returns true if only some passes leave any.
@@ -87,6 +102,12 @@ impl Blocks {
         self.calls
             .iter()
             .any(|call| names.contains(&last(&call.function)))
+    }
+
+    /// Returns true if an optimizer's own step made them, and not a function that it was given.
+    pub fn is_step(&self) -> bool {
+        let mut calls = self.calls.iter().take_while(|call| !is_of_user(call));
+        calls.any(|call| last(&call.function) == "step" && file(call).contains("/torch/optim/"))
     }
 
     /// Returns true if a function of this name, of a file in this folder, was called.
@@ -214,6 +235,7 @@ pub(super) mod tests {
             bytes,
             are_anew: false,
             are_rare: false,
+            owner: None,
         }
     }
 }

@@ -3,9 +3,10 @@
 //! The pattern follows from the calls that made the blocks, with the sizes; never from sizes alone.
 //! A wrong fix is worse than none.
 
-use super::blocks::Blocks;
-use crate::recording::Owned;
 use gpushim_trace::Kept;
+
+use super::blocks::Blocks;
+use crate::recording::{Owned, Owner};
 
 /// A way to keep blocks, and its fix.
 struct Pattern {
@@ -13,6 +14,8 @@ struct Pattern {
     fits: fn(&Blocks) -> bool,
     /// The change, in a sentence.
     fix: &'static str,
+    /// True if it says who keeps the blocks, from who made them.
+    is_guess: bool,
 }
 
 /// Bytes that a kept loss has at most: PyTorch rounds a scalar up to 512.
@@ -27,9 +30,10 @@ const PATTERNS: [Pattern; 8] = [
     Pattern {
         fits: |blocks| {
             blocks.calls(&["_init_group", "init_state", "_init_state"])
-                || blocks.calls_in("step", "/torch/optim/") && !blocks.is_graph()
+                || blocks.is_step() && !blocks.is_graph()
         },
         fix: "the optimizer makes its state anew: create it once, before the loop, and give it the same parameters",
+        is_guess: true,
     },
     // A capture takes its memory from a pool of its own, which lives as long as the graph.
     Pattern {
@@ -43,6 +47,7 @@ const PATTERNS: [Pattern; 8] = [
         },
         fix: "a CUDA graph is captured again and again, each into a pool of its own: capture once for each shape and replay, \
                or share a pool (`torch.cuda.graph(graph, pool=...)`) and delete graphs that are no longer used",
+        is_guess: true,
     },
     // Keys and values of a cache that is never reset.
     Pattern {
@@ -54,24 +59,28 @@ const PATTERNS: [Pattern; 8] = [
         },
         fix: "a cache of keys and values goes on growing: begin a new one (`past_key_values=None`) with each sequence, and bound \
                its length",
+        is_guess: false,
     },
     // Hooks run inside the call of a module, or in a backward pass, and are functions of the user.
     Pattern {
         fits: |blocks| blocks.user_names(&["hook"]),
         fix: "a hook keeps what it is given: keep `output.detach().cpu()` or a figure of it, and remove the hook with \
                `handle.remove()`",
+        is_guess: false,
     },
     Pattern {
         fits: |blocks| {
             blocks.user_names(&["<lambda>", "<locals>", "closure"]) && !blocks.is_forward()
         },
         fix: "a closure refers to tensors and is kept: delete it, or give it what it needs as `tensor.detach()`",
+        is_guess: false,
     },
     // Blocks that autograd saved in a backward pass for a further backward pass.
     Pattern {
         fits: |blocks| blocks.is_backward(),
         fix: "the graph outlives the backward pass: leave out `retain_graph=True` and `create_graph=True`, or delete the loss and \
                the gradients that refer to it",
+        is_guess: true,
     },
     // One scalar of each iteration, and no other part of its graph.
     Pattern {
@@ -79,12 +88,14 @@ const PATTERNS: [Pattern; 8] = [
             blocks.largest() <= LOSS_BYTES && (blocks.is_loss() || blocks.is_reduction())
         },
         fix: "losses are kept as tensors, with their graphs: keep `loss.item()` or `loss.detach()`",
+        is_guess: false,
     },
     // The user's own module makes it in its forward pass, by itself and not by a layer that it
     // calls.
     Pattern {
         fits: |blocks| blocks.is_forward() && blocks.is_copy() && !blocks.is_of_function(),
         fix: "a module keeps copies of its inputs or outputs: keep none, or only the newest, as `x.detach()`",
+        is_guess: false,
     },
 ];
 
@@ -92,16 +103,36 @@ const PATTERNS: [Pattern; 8] = [
 const KEPT_GRAPH: &str = "what the forward pass made is kept, with its graph: keep `loss.item()` and not the loss, \
      `output.detach()` and not the output, and run evaluations under `torch.no_grad()`";
 
-/// Finds the change for kept blocks, by place; `None` unless one pattern fits all.
+/// Finds the change for kept blocks, by place; `None` unless one pattern fits all. An owner by name
+/// decides before a guess.
 pub fn fix(all: &[Blocks]) -> Option<String> {
-    let fits = |pattern: &&Pattern| all.iter().all(|blocks| (pattern.fits)(blocks));
-    let first = PATTERNS.iter().find(fits).filter(|_| !all.is_empty());
-    let fix = match first {
-        Some(pattern) => pattern.fix,
-        None if is_whole_graph(all) => KEPT_GRAPH,
-        None => return None,
+    let graph = common(all, Kept::Graph);
+    // A graph of a graph has a fix of its own.
+    if let Some(owner) = graph.filter(|_| !all.iter().all(Blocks::is_backward)) {
+        return Some(format!(
+            "{} keeps results with their graph: keep `loss.item()` and `output.detach()` in it, or evaluate under \
+             `torch.no_grad()`",
+            owner.place()
+        ));
+    }
+    let named = common(all, Kept::Named).filter(|owner| owner.path.contains("[*]"));
+    let fits = |pattern: &&Pattern| {
+        let all_fit = all.iter().all(|blocks| (pattern.fits)(blocks));
+        all_fit && !(pattern.is_guess && named.is_some())
     };
-    Some(fix.to_string())
+    let first = PATTERNS.iter().find(fits).filter(|_| !all.is_empty());
+    match (first, named) {
+        (Some(pattern), _) => Some(pattern.fix.to_string()),
+        (None, Some(owner)) => Some(let_go(&owner.path)),
+        (None, None) => is_whole_graph(all).then(|| KEPT_GRAPH.to_string()),
+    }
+}
+
+/// Returns the owner that keeps all blocks in this way.
+fn common(all: &[Blocks], kept: Kept) -> Option<&Owner> {
+    let first = all.first()?.owner(kept)?;
+    let is_same = |blocks: &Blocks| blocks.owner(kept) == Some(first);
+    all.iter().all(is_same).then_some(first)
 }
 
 /// Finds the change for blocks that a path of the program's names keeps, with an element on it.
@@ -109,9 +140,13 @@ pub fn fix(all: &[Blocks]) -> Option<String> {
 pub fn by_owner(owned: &Owned, blocks: u64) -> Option<String> {
     let path = &owned.owner.path;
     let is_element = owned.owner.kept == Kept::Named && path.contains("[*]");
-    (is_element && owned.blocks >= blocks / 2).then(|| {
-        format!("let go of `{path}` after each pass: keep none, only the newest, or a number (`.item()`)")
-    })
+    (is_element && owned.blocks >= blocks / 2).then(|| let_go(path))
+}
+
+fn let_go(path: &str) -> String {
+    format!(
+        "let go of `{path}` after each pass: keep none, only the newest, or a number (`.item()`)"
+    )
 }
 
 /// Returns true if blocks belong to several layers of a forward pass, and to its inputs. Blocks of
@@ -301,6 +336,65 @@ mod tests {
             let told = fix(&[blocks.clone(), blocks.clone(), blocks]).unwrap();
             assert!(told.contains(word), "{operator}: {told}");
         }
+    }
+
+    fn owner(kept: Kept, path: &str) -> Option<Owner> {
+        Some(Owner {
+            kept,
+            path: path.to_string(),
+            root: "train train.py".to_string(),
+        })
+    }
+
+    /// A step of Lightning runs inside the optimizer's step, as a closure.
+    #[test]
+    fn an_owner_by_name_decides_before_a_guess() {
+        let adam = "/usr/lib/python3/site-packages/torch/optim/adam.py";
+        let step = of(
+            1 << 20,
+            &[
+                ("Net.training_step", "/home/me/train.py"),
+                ("Adam.step", adam),
+                MAIN,
+            ],
+        );
+        assert_eq!(fix(std::slice::from_ref(&step)), None);
+        let kept = step.clone().owned(owner(Kept::Named, "kept[*]"));
+        let told = fix(std::slice::from_ref(&kept)).unwrap_or_default();
+        assert!(
+            told.starts_with("let go of `kept[*]` after each pass"),
+            "{told}"
+        );
+        assert_eq!(fix(&[kept, step]), None);
+        let state = of(
+            1 << 20,
+            &[("Adam._init_group", adam), ("Adam.step", adam), MAIN],
+        );
+        let told = fix(&[state
+            .clone()
+            .owned(owner(Kept::OptimizerState, "state of w"))]);
+        assert!(told.unwrap_or_default().contains("create it once"));
+        let told = fix(&[state.owned(owner(Kept::Named, "kept[*]"))]).unwrap_or_default();
+        assert!(told.contains("let go of `kept[*]`"), "{told}");
+    }
+
+    /// Two layers on one line, which no pattern takes for a graph.
+    #[test]
+    fn an_owner_of_a_graph_is_named_in_the_fix() {
+        let (call, file) = module();
+        let layer = of(
+            1 << 20,
+            &[("Model.forward", "/home/me/train.py"), (call, &file), MAIN],
+        );
+        assert_eq!(fix(std::slice::from_ref(&layer)), None);
+        let told = fix(&[layer.clone().owned(owner(Kept::Graph, "history[*]"))]);
+        let told = told.unwrap_or_default();
+        assert!(
+            told.starts_with("`history[*]` of `train train.py`"),
+            "{told}"
+        );
+        assert!(told.contains("`loss.item()`") && told.contains("`torch.no_grad()`"));
+        assert_eq!(fix(&[layer.owned(owner(Kept::Graph, ""))]), None);
     }
 
     #[test]

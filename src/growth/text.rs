@@ -10,7 +10,7 @@ use super::fix::{by_owner, fix};
 use super::until_full::UntilFull;
 use crate::ledger::Focus;
 use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
-use crate::output::answer::{Answer, Subject, not_told};
+use crate::output::answer::{Answer, DAMAGED, Subject, not_told};
 use crate::output::escape::shown;
 use crate::output::holder::{Holder, kept_by, labels};
 use crate::output::style::{Style, marked, verdict};
@@ -88,13 +88,16 @@ impl GrowthReport {
         let keepers = growth.as_ref().map_or(&[][..], |growth| &growth.keepers);
         let subject = Subject::of(recording, focus);
         let judgement = match &growth {
+            Some(growth) if !growth.is_found() && recording.coverage().damaged => {
+                Judgement::not_seen(DAMAGED.to_string())
+            }
             Some(growth) => growth.judgement.clone(),
             None => Judgement::not_seen(why_none(&subject, followed)),
         };
         let mut report = GrowthReport {
             subject,
             recognised: iterations.map(|iterations| Recognised::of(iterations, names)),
-            fix: fix_of(keepers, names),
+            fix: fix_of(recording, keepers, names),
             keepers: merged(
                 keepers
                     .iter()
@@ -211,12 +214,14 @@ impl KeptBy {
 
 /// Finds the change to the program that fits every main keeper. `None` if one has no stack, or
 /// no change fits.
-fn fix_of(keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
+fn fix_of(recording: &dyn Recording, keepers: &[Keeper], names: &mut dyn Names) -> Option<String> {
     let main = keepers.iter().filter(|keeper| keeper.share >= MAIN);
     let main = main.map(|keeper| {
         keeper.size.is_none().then(|| {
             let blocks = Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes);
-            blocks.anew(keeper.is_anew).rare(keeper.every > 1.0)
+            let owner = kept_by(recording, keeper.stack).map(|owned| owned.owner);
+            let blocks = blocks.anew(keeper.is_anew).rare(keeper.every > 1.0);
+            blocks.owned(owner)
         })
     });
     fix(&main.collect::<Option<Vec<Blocks>>>()?)

@@ -6,6 +6,7 @@
 //! the text. `Brief` is the last request in a few lines, and `autopsy` writes them while the
 //! process still runs.
 
+mod advice;
 mod autopsy;
 mod brief;
 mod cause;

@@ -177,4 +177,12 @@ fn expandable_segments_are_advised_where_they_would_have_met_it() {
         "{one:#?}"
     );
     assert!(!is_advised(&one));
+    let short = "Ask for 276.0 MiB less, as with a smaller batch, or free some of the 700.0 MiB of `load train.py:416`.";
+    assert_eq!(one.advice, [short]);
+    let tried = one.evidence.iter().find(|line| line.contains("replayed"));
+    let tried = tried.expect("replayed");
+    assert!(
+        tried.contains(" would not have met it; with 276.0 MiB more "),
+        "{tried}"
+    );
 }

@@ -147,21 +147,24 @@ impl OomReport {
                 .and_then(|all| all.of(shortage.ticket));
             let holders = shortage.holders.iter();
             let holders = holders.map(|held| Holder::of(recording, names, held, shortage.live));
+            let held_by: Vec<Holder> = holders.collect();
             let sentences = words::Sentences {
                 shortage: &shortage,
                 situation: &situation,
                 explanation: &explanation,
                 left_by: left_by.as_ref(),
+                asker: asker.as_ref(),
+                held_by: &held_by,
             };
             let owners = owned(recording, &shortage.blocks);
             let mut told = ExplainedShortage {
                 owners,
                 iteration,
-                held_by: holders.collect(),
                 because: sentences.because(),
-                verdict: sentences.verdict(asker.as_ref(), iteration),
+                verdict: sentences.verdict(iteration),
                 evidence: sentences.evidence(),
                 advice: sentences.advice(),
+                held_by,
                 asker,
                 left_by,
                 shortage,

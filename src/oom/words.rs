@@ -1,11 +1,11 @@
-//! Causes in sentences, and the advice against them.
+//! Causes in sentences, and their evidence.
 
 use super::cause::{Cause, Place};
 use super::explain::{Evidence, Explanation};
 use super::figures::Situation;
 use super::find::Shortage;
-use super::fits::Fits;
 use super::search::Without;
+use crate::output::holder::Holder;
 use crate::output::units::{bytes, count, span};
 use crate::recording::CallSite;
 
@@ -16,16 +16,20 @@ pub(super) struct Sentences<'a> {
     pub explanation: &'a Explanation,
     /// The call site of most blocks that iterations left behind.
     pub left_by: Option<&'a CallSite>,
+    /// The call site of the request.
+    pub asker: Option<&'a CallSite>,
+    /// The stacks that held memory, those with most bytes first.
+    pub held_by: &'a [Holder],
 }
 
 impl Sentences<'_> {
     /// Returns the request and its cause, with its moment.
-    pub fn verdict(&self, asker: Option<&CallSite>, iteration: Option<usize>) -> String {
+    pub fn verdict(&self, iteration: Option<usize>) -> String {
         let mut text = format!("Out of memory at {}", span(self.shortage.ns));
         if let Some(iteration) = iteration {
             text.push_str(&format!(", in iteration {iteration}"));
         }
-        let asking = asker.map(CallSite::in_a_sentence);
+        let asking = self.asker.map(CallSite::in_a_sentence);
         format!(
             "{text}: {}. {}",
             asked(asking, self.shortage),
@@ -53,16 +57,6 @@ impl Sentences<'_> {
         lines.extend(tried(self.explanation));
         lines.extend(instead(self.explanation));
         lines
-    }
-
-    /// Returns advice against the cause, the best first.
-    pub fn advice(&self) -> Vec<String> {
-        let advice = |cause| advice(cause, self.situation, &self.explanation.fits);
-        self.explanation
-            .causes
-            .iter()
-            .flat_map(|cause| advice(*cause))
-            .collect()
     }
 
     fn sentence(&self, cause: Cause) -> String {
@@ -284,68 +278,6 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
     }
 }
 
-/// Returns advice against the cause, the best first.
-fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Vec<String> {
-    let mut advice = Vec::new();
-    let is_vmm = situation.policy.as_deref() == Some("vmm");
-    match cause {
-        Cause::TooLarge { .. } => advice.push(
-            "Ask for less at once: a smaller batch or parts of it.".to_string(),
-        ),
-        Cause::Growth { .. } => advice.push(
-            "More memory only delays it: `gpushim growth` shows what keeps the memory.".to_string(),
-        ),
-        Cause::FrameworkLimit { .. } => advice.push(
-            "Raise the fraction, or call set_per_process_memory_fraction(1.0).".to_string(),
-        ),
-        Cause::Waiting { .. } => advice.push(
-            "Synchronise before the request, or destroy graphs that are not needed.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Framework, .. } => advice.push(
-            "Call torch.cuda.empty_cache() before; with GPUSHIM_TAKEOVER=torch both would use one pool.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Pool, .. } => advice.push(
-            "Let graphs share one pool (torch.cuda.graph_pool_handle()), or drop pools that are not needed.".to_string(),
-        ),
-        Cause::CachedElsewhere { place: Place::Stream, .. } => advice.push(
-            "Allocate on one stream: all blocks then come from one cache.".to_string(),
-        ),
-        Cause::Fragmentation { of_framework: true, .. }
-            if fits.others().any(|policy| policy.name() == "torch-expandable") =>
-        {
-            advice.push("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True avoids it.".to_string());
-        }
-        Cause::Fragmentation { of_framework: true, .. }
-            if fits.others().any(|policy| policy.name() == "vmm") =>
-        {
-            advice.push("GPUSHIM_TAKEOVER=torch avoids it.".to_string());
-        }
-        Cause::Fragmentation { of_framework: false, .. }
-            if !is_vmm && fits.others().any(|policy| policy.name() == "vmm") =>
-        {
-            advice.push("GPUSHIM_POLICY=vmm avoids it.".to_string());
-        }
-        Cause::Fragmentation { .. } => advice.push(
-            "`gpushim fragmentation` shows the blocks that pin the free memory.".to_string(),
-        ),
-        Cause::OurLimit { limit, .. } => {
-            let enough = fits.more().map(|more| limit.saturating_add(more));
-            advice.push(match enough {
-                Some(enough) => format!("GPUSHIM_LIMIT={}M is enough up to this request.", enough.div_ceil(1 << 20)),
-                None => "Raise GPUSHIM_LIMIT, or let the run use less.".to_string(),
-            });
-        }
-        Cause::OtherProcesses { .. } => advice.push(
-            "Look at what else runs on the device (nvidia-smi, `gpushim top`).".to_string(),
-        ),
-        Cause::Full { .. } => advice.push(
-            "`gpushim peak` and `gpushim phases` show what to make smaller.".to_string(),
-        ),
-        Cause::DriverRefused { .. } | Cause::Unknown => {}
-    }
-    advice
-}
-
 /// Names the tries, in one sentence; nothing if there were none.
 fn tried(explanation: &Explanation) -> Option<String> {
     let fits = &explanation.fits;
@@ -364,24 +296,20 @@ fn tried(explanation: &Explanation) -> Option<String> {
     let names = |fit: bool| {
         let of = with_it.iter().filter(|one| one.fits == fit);
         let names: Vec<&str> = of.map(|one| one.policy.name()).collect();
-        names.join(", ")
+        Some(names.join(", ")).filter(|names| !names.is_empty())
     };
+    let (met, refused) = (names(true), names(false));
+    let met = met.map(|names| format!("{names} would have met it"));
+    let refused = refused.map(|names| format!("{names} would not have met it"));
+    let both: Vec<String> = met.into_iter().chain(refused).collect();
     let mut text = format!(
-        "replayed up to this request with the same {}: ",
-        bytes(fits.memory)
+        "replayed up to this request with the same {}: {}",
+        bytes(fits.memory),
+        both.join(", ")
     );
-    match names(true) {
-        met if met.is_empty() => {
-            text.push_str(&format!("none of {} would have met it", names(false)))
-        }
-        met => text.push_str(&format!("{met} would have met it, {} not", names(false))),
-    }
     if let Some(more) = fits.more() {
         let policy = recorded.policy.name();
-        text.push_str(&format!(
-            "; {policy} would have met it with {} more",
-            bytes(more)
-        ));
+        text.push_str(&format!("; with {} more {policy} would have", bytes(more)));
     }
     Some(text)
 }

@@ -47,6 +47,9 @@ pub fn not_told(what: &str) -> String {
     format!("{what} cannot be told: {ONE_MOMENT}. {RECORD_HISTORY}.")
 }
 
+/// Reason for which a damaged recording cannot show the absence of an event.
+pub const DAMAGED: &str = "a part of the recording cannot be read";
+
 /// Reason for which a recording cannot show the absence of an event. `None` if the recording is
 /// complete.
 pub fn unread(recording: &dyn Recording) -> Option<&'static str> {
@@ -56,7 +59,7 @@ pub fn unread(recording: &dyn Recording) -> Option<&'static str> {
     } else if coverage.wrapped {
         Some("the beginning of the run is no longer in the recording")
     } else if coverage.lost + coverage.torn > 0 || !recording.problems().is_empty() {
-        Some("a part of the recording cannot be read")
+        Some(DAMAGED)
     } else {
         None
     }

@@ -49,6 +49,8 @@ pub struct Report {
     pub untold: Vec<Untold>,
     /// Damaged or missing parts of the file.
     pub problems: Vec<String>,
+    /// True if a part of the file is cut off or makes no sense.
+    pub is_damaged: bool,
     /// Why it cannot show that something never happened; `None` if it has all that happened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<&'static str>,
@@ -225,6 +227,7 @@ impl Report {
             steady: found.steady,
             untold: found.untold,
             problems: trace.problems(),
+            is_damaged: trace.coverage().damaged,
             unread: unread(trace),
             iterations: iterations.filter(|_| given.is_some()),
         };

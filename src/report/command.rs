@@ -13,6 +13,7 @@ use crate::error::{Result, failed};
 use crate::fleet::{Fleet, Gathered, Place, Sorted, siblings};
 use crate::output::envelope::Envelope;
 use crate::output::escape::shown;
+use crate::recording::trace_of;
 
 /// Summarise a run's GPU memory on one screen: how much was used, which stacks held it at the peak,
 /// and what is unusual.
@@ -87,6 +88,16 @@ pub fn main(args: &Args) -> Result<Outcome> {
         }
         Format::Text => {
             let mut text = text(&jobs, &reports);
+            if let ([summary], [_]) = (&args.files[..], &jobs[..])
+                && let Some(trace) = trace_of(summary).filter(|_| summary.is_file())
+            {
+                let line = format!(
+                    "{} is the summary of {}",
+                    summary.display(),
+                    trace.display()
+                );
+                text = format!("{}\n{text}", shown(&line));
+            }
             if let Some(line) = beside {
                 text.push_str(&format!("\n{}\n", shown(&line)));
             }

@@ -135,20 +135,53 @@ fn process(report: &Report, f: &mut String) -> Result {
         writeln!(f, "settings   {}", settings.join(", "))?;
     }
     if report.is_one_moment() {
-        return writeln!(f, "events     none: it holds one moment");
+        writeln!(
+            f,
+            "events     none: a snapshot of one moment, without a history"
+        )?;
+        return damage(report, f);
     }
     let events = &report.summary.events;
     write!(f, "events     {} recorded", count(events.recorded))?;
     if events.readable != events.recorded {
-        let (readable, lost, torn) = (
-            count(events.readable),
-            count(events.lost),
-            count(events.torn),
-        );
-        write!(f, ", {readable} readable, {lost} lost, {torn} torn")?;
+        let unread = [
+            (events.lost, "lost"),
+            (events.torn, "half written when the process ended"),
+        ];
+        let unread = unread.iter().filter(|(number, _)| *number > 0);
+        let unread: Vec<_> = unread
+            .map(|(number, what)| format!("{} {what}", count(*number)))
+            .collect();
+        let readable = count(events.readable);
+        write!(f, ", {readable} can be read: {}", unread.join(", "))?;
     }
     writeln!(f)?;
-    fact("times").map_or(Ok(()), |times| writeln!(f, "times      {times}"))
+    fact("times").map_or(Ok(()), |times| writeln!(f, "times      {times}"))?;
+    damage(report, f)
+}
+
+/// Number of damages that a report shows.
+const DAMAGES: usize = 4;
+
+/// Writes what cannot be read, before the findings.
+fn damage(report: &Report, f: &mut String) -> Result {
+    // The missing history is stated above.
+    let is_told = |problem: &&String| report.is_one_moment() && problem.contains("no history");
+    let all = report.problems.iter().filter(|one| !is_told(one));
+    let mut lines: Vec<String> = all.clone().take(DAMAGES).cloned().collect();
+    let rest = all.count().saturating_sub(DAMAGES);
+    if rest > 0 {
+        lines.push(format!("and {} more", count(rest as u64)));
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let label = match index {
+            0 if report.is_damaged => "damage     ",
+            0 => "missing    ",
+            _ => "           ",
+        };
+        findings::paragraph(label, line, f)?;
+    }
+    Ok(())
 }
 
 /// Formats the fact of a GPU with readable bytes.
@@ -183,37 +216,33 @@ fn allocations(summary: &Summary, f: &mut String) -> Result {
     }
     let sources = &summary.sources;
     let total = sources.total();
-    if total > 0 {
-        write!(f, "Served from")?;
-        let mut separator = "  ";
-        for (name, number) in [
-            ("hit", sources.hit),
-            ("ordered", sources.ordered),
-            ("waited", sources.waited),
-            ("grown", sources.grown),
-            ("forwarded", sources.forwarded),
-        ] {
-            if number > 0 {
-                write!(
-                    f,
-                    "{separator}{name} {} ({})",
-                    count(number),
-                    percent(number as f64, total as f64)
-                )?;
-                separator = ", ";
-            }
-        }
-        writeln!(f)?;
-        if let Some(rate) = sources.hit_rate() {
-            writeln!(f, "Hit rate     {}", percent(rate, 1.0))?;
-        }
+    // Without the pool, all come from the driver.
+    if total > sources.forwarded {
+        let each = [
+            (sources.hit, "from its cache"),
+            (
+                sources.ordered,
+                "from its cache, ordered after work on the device",
+            ),
+            (sources.waited, "from its cache, after a wait of the host"),
+            (sources.grown, "by new memory of the driver"),
+            (sources.forwarded, "by the driver alone"),
+        ];
+        let each = each.iter().filter(|(number, _)| *number > 0);
+        let each: Vec<_> = each
+            .map(|(number, what)| {
+                let share = percent(*number as f64, total as f64);
+                format!("{} ({share}) {what}", count(*number))
+            })
+            .collect();
         let (taken, freed) = (
             span(summary.allocation_driver_ns),
             span(summary.free_driver_ns),
         );
+        findings::paragraph("  gpushim's pool served ", &each.join(", "), f)?;
         writeln!(
             f,
-            "In the driver  {taken} for allocations, {freed} for frees"
+            "  the driver took {taken} for allocations, {freed} for frees"
         )?;
     }
     Ok(())
@@ -242,18 +271,10 @@ fn notes(report: &Report, f: &mut String) -> Result {
         ));
     } else if events.lost + events.torn > 0 {
         notes.push(format!(
-            "{} events are lost and {} torn: figures may be off by those",
-            count(events.lost),
-            count(events.torn)
+            "figures may be off by the {} that cannot be read",
+            plural(events.lost + events.torn, "event")
         ));
     }
-    // The missing history is stated above.
-    let is_told = |problem: &&String| report.is_one_moment() && problem.contains("no history");
-    notes.extend(
-        (report.problems.iter())
-            .filter(|problem| !is_told(problem))
-            .map(|problem| format!("damage: {problem}")),
-    );
     notes.extend(facts(report, "problem").map(|problem| format!("at run time: {problem}")));
     notes.extend(facts(report, "deepbind").map(|library| {
         format!(
@@ -301,7 +322,7 @@ fn notes(report: &Report, f: &mut String) -> Result {
 
 /// Writes the command with more details, if no finding names one.
 fn next(report: &Report, f: &mut String) -> Result {
-    if !report.findings.is_empty() {
+    if !report.findings.is_empty() || report.is_damaged {
         return Ok(());
     }
     let what = if report.peaks.is_empty() {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::find::{Curve, Run};
 use crate::output::escape::shown;
+use crate::output::style;
 use crate::output::units::{bytes, span};
 
 /// Characters of a line before its columns: the axis.
@@ -97,7 +98,7 @@ fn times(end_ns: u64, columns: usize) -> String {
 
 /// Columns of a plot: the given number, or the width of the terminal.
 pub fn columns(asked: Option<u16>) -> usize {
-    let terminal = || terminal_size::terminal_size().map(|(width, _)| width.0);
-    let width = asked.or_else(terminal).map_or(COLUMNS, usize::from);
+    let asked = asked.map(usize::from);
+    let width = asked.or_else(style::columns).unwrap_or(COLUMNS);
     width.saturating_sub(AXIS).max(10)
 }

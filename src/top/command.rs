@@ -18,8 +18,8 @@ use crate::output::envelope::Envelope;
 
 /// Show running processes: the device memory of each, its allocation rate, and the stacks that hold most.
 ///
-/// Keys: arrows choose a process, Enter shows the stacks that hold its memory, q quits. Without a
-/// terminal it prints one table and ends.
+/// Keys: arrows choose a process, Enter shows the stacks that hold its memory, s sorts, h explains
+/// all keys, q quits. Without a terminal it prints one table and ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim top                      # all processes here that record

@@ -55,6 +55,8 @@ impl End {
             (Some(by), _) if has_code(by) => State::Ended,
             (Some(_), _) => State::Died,
             (None, Some(_)) => State::Ended,
+            // The note may be in a part that is cut off.
+            (None, None) if recording.coverage().damaged => State::Unknown,
             (None, None) => state(recording.path(), &process),
         };
         End {

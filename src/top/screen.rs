@@ -1,5 +1,7 @@
 //! The screen and the keys of `gpushim top`.
 
+use std::cmp::Reverse;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{StyledContent, Stylize};
 
@@ -21,12 +23,40 @@ const LEAST_FIRST: [&str; 6] = ["allocs/s", "peak", "history", "reserved", "OOM"
 /// A line of the screen and its look; it may have marks of [`style`](crate::output::style).
 pub type Line = StyledContent<String>;
 
+/// A column to sort by, and its value.
+type Order = (&'static str, fn(&Row) -> i64);
+
+/// The orders of the processes, the highest value first.
+const ORDERS: [Order; 4] = [
+    ("as they were found", |_| 0),
+    ("allocated", |row| row.allocated.cast_signed()),
+    ("growth/min", |row| {
+        row.growth_per_minute.unwrap_or(i64::MIN)
+    }),
+    ("allocs/s", |row| row.rate as i64),
+];
+
+/// Keys of the screen, each with its effect.
+const KEYS: [&str; 7] = [
+    "↑ ↓ Home End  choose a process",
+    "Enter         what holds its memory, on the whole screen; again: all processes",
+    "s             sort: as they were found, by allocated, by growth/min, by allocs/s",
+    "h ?           this help",
+    "Esc           back, or end",
+    "q Ctrl-C      end",
+    "growth/min is the change of what stays allocated; history is allocated over time",
+];
+
 /// The processes, and which of them is chosen.
 pub struct Screen {
     rows: Vec<Row>,
     chosen: usize,
     /// True if the chosen process has the whole screen.
     is_open: bool,
+    /// True if the keys are shown.
+    is_help: bool,
+    /// The index of the order in [`ORDERS`].
+    order: usize,
 }
 
 impl Screen {
@@ -36,11 +66,16 @@ impl Screen {
             rows,
             chosen: 0,
             is_open: false,
+            is_help: false,
+            order: 0,
         }
     }
 
-    /// Sets the processes; the same one stays chosen.
-    pub fn update(&mut self, rows: Vec<Row>) {
+    /// Sets the processes, and sorts them; the same one stays chosen.
+    pub fn update(&mut self, mut rows: Vec<Row>) {
+        if let Some((_, value)) = ORDERS.get(self.order) {
+            rows.sort_by_key(|row| Reverse(value(row)));
+        }
         let chosen = self.rows.get(self.chosen).map(|row| &row.trace);
         let place = rows.iter().position(|row| Some(&row.trace) == chosen);
         let last = rows.len().saturating_sub(1);
@@ -61,6 +96,13 @@ impl Screen {
             KeyCode::Down => self.chosen = (self.chosen + 1).min(last),
             KeyCode::Home => self.chosen = 0,
             KeyCode::End => self.chosen = last,
+            KeyCode::Char('h' | '?') => self.is_help = !self.is_help,
+            KeyCode::Char('s') => {
+                self.order = (self.order + 1) % ORDERS.len();
+                // The next update brings the order in which they were found.
+                self.update(self.rows.clone());
+            }
+            KeyCode::Esc if self.is_help => self.is_help = false,
             KeyCode::Enter => self.is_open = !self.is_open,
             KeyCode::Esc if self.is_open => self.is_open = false,
             KeyCode::Esc => return false,
@@ -73,6 +115,10 @@ impl Screen {
     pub fn lines(&self, width: usize, height: usize) -> Vec<Line> {
         let body = height.saturating_sub(2);
         let (keys, mut lines) = match self.rows.get(self.chosen) {
+            _ if self.is_help => {
+                let keys = KEYS.iter().map(|line| line.to_string().stylize());
+                ("h: back", keys.collect())
+            }
             Some(row) if self.is_open => {
                 let mut lines = curve_lines(row, width, body / CURVE);
                 lines.extend(memory_lines(row));
@@ -89,7 +135,7 @@ impl Screen {
         };
         lines.resize(body, String::new().stylize());
         lines.insert(0, self.heading().bold());
-        lines.push(format!("{keys}   ↑ ↓: another process   q: end").dim());
+        lines.push(format!("{keys}   ↑ ↓: another process   s: sort   h: help   q: end").dim());
         lines.truncate(height);
         let fit = |line: Line| {
             line.style()
@@ -107,8 +153,12 @@ impl Screen {
             1 => "1 process".to_string(),
             several => format!("{} processes", count(several as u64)),
         };
+        let order = match ORDERS.get(self.order) {
+            Some((name, _)) if self.order > 0 => format!(", by {name}"),
+            _ => String::new(),
+        };
         format!(
-            "gpushim top   {processes}, {} allocated, {} reserved",
+            "gpushim top   {processes}{order}, {} allocated, {} reserved",
             sum(|row| row.allocated),
             sum(|row| row.reserved)
         )
@@ -278,6 +328,38 @@ mod tests {
         );
         assert!(press(&mut screen, KeyCode::Up));
         assert!(has(&drawn(&screen), "keep11"));
+    }
+
+    #[test]
+    fn keys_are_explained_and_sort() {
+        let mut screen = Screen::new(vec![row(11, 8 << 20), row(22, 16 << 20)]);
+        let first = |screen: &Screen| drawn(screen)[2].trim().chars().take(2).collect::<String>();
+        assert_eq!(first(&screen), "11");
+        assert!(press(&mut screen, KeyCode::Char('s')));
+        assert_eq!(first(&screen), "22");
+        let lines = drawn(&screen);
+        assert!(
+            lines[0].contains("2 processes, by allocated, "),
+            "{lines:#?}"
+        );
+        // The same one stays chosen.
+        assert!(lines.join("\n").contains("keep11"), "{lines:#?}");
+        screen.update(vec![row(11, 32 << 20), row(22, 16 << 20)]);
+        assert_eq!(first(&screen), "11");
+        for key in ['h', '?'] {
+            assert!(press(&mut screen, KeyCode::Char(key)));
+            let text = drawn(&screen).join("\n");
+            assert!(
+                text.contains("sort: ") && !text.contains("keep11"),
+                "{text}"
+            );
+            assert!(press(&mut screen, KeyCode::Esc), "back");
+            assert!(drawn(&screen).join("\n").contains("keep11"));
+        }
+        for _ in 0..3 {
+            press(&mut screen, KeyCode::Char('s'));
+        }
+        assert!(drawn(&screen)[0].starts_with("gpushim top   2 processes, 48.0 MiB"));
     }
 
     #[test]

@@ -120,3 +120,26 @@ fn sentences_fit_the_terminal_and_tables_keep_their_columns() {
     let narrow = seen(&on_terminal(dir.path(), &["oom", "a.trace"], 60, None));
     assert_eq!(words(&narrow), words(&wide));
 }
+
+/// Continuous integration often has a terminal that does not know its size.
+#[test]
+fn a_terminal_without_a_size_has_80_columns_and_the_variable_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("a.trace"));
+    // The sentences of the findings: tables keep their columns.
+    let widest = |text: &str| {
+        let text = seen(text);
+        let sentences = text.lines().skip_while(|line| line.trim() != "Findings");
+        let sentences = sentences.take_while(|line| !line.starts_with("Held at"));
+        let widest = sentences.map(|line| line.trim_end().chars().count()).max();
+        widest.unwrap_or(0)
+    };
+    let report = ["report", "a.trace"];
+    let unknown = widest(&on_terminal(dir.path(), &report, 0, None));
+    assert!((60..=80).contains(&unknown), "{unknown}");
+    let set = on_terminal(dir.path(), &report, 0, Some(("COLUMNS", "60")));
+    assert!((40..=60).contains(&widest(&set)), "{set}");
+    let mut command = gpushim(dir.path(), &report);
+    let piped = stdout(&command.env("COLUMNS", "60").output().unwrap());
+    assert!((40..=60).contains(&widest(&piped)), "{piped}");
+}

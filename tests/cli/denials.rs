@@ -129,3 +129,46 @@ fn what_a_whole_recording_shows_is_said() {
     assert!(text(&["report"]).contains("Findings none."));
     assert!(text(&["peak"]).contains("The peak: "));
 }
+
+/// A cut file has an exit code of its own. With no readable event there is no answer at all.
+#[test]
+fn a_cut_recording_gets_no_all_clear_at_any_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(sample(&folder.path().join("whole.trace"))).unwrap();
+    std::fs::remove_file(folder.path().join("whole.trace")).unwrap();
+    let mut answered = 0;
+    let parts = (1..16).map(|part| whole.len() * part / 16);
+    for part in parts.chain([100, 1].map(|less| whole.len() - less)) {
+        let cut = &whole[..part];
+        std::fs::write(folder.path().join("cut.trace"), cut).unwrap();
+        for command in COMMANDS.iter().chain(&[&["html"][..]]) {
+            let output = run(folder.path(), &[command, &["cut.trace"][..]].concat());
+            let (text, told) = (stdout(&output), stderr(&output));
+            assert_eq!(
+                output.status.code(),
+                Some(2),
+                "{part} {command:?}: {text} {told}"
+            );
+            for words in [
+                "Findings   none",
+                "ok    leaks",
+                "ok    out of memory",
+                "does not grow",
+                "Next:",
+            ] {
+                assert!(!text.contains(words), "{part} {command:?}: {text}");
+            }
+            let is_answered = !text.is_empty();
+            answered += usize::from(is_answered);
+            assert!(
+                is_answered || told.contains("none of its events can be read: "),
+                "{part} {command:?}: {told}"
+            );
+            if is_answered && command == &["report"] {
+                let damage = text.find("\ndamage     the file is cut off").expect(&text);
+                assert!(Some(damage) < text.find("\nFindings"), "{text}");
+            }
+        }
+    }
+    assert!(answered > 0, "no length leaves events that can be read");
+}

@@ -68,7 +68,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
             let begin = Instant::now();
             let output = run(dir.path(), &args);
             assert!(
-                matches!(output.status.code(), Some(0 | 1)),
+                matches!(output.status.code(), Some(0..=2)),
                 "{args:?}: {:?} {}",
                 output.status,
                 stderr(&output)
@@ -80,7 +80,7 @@ fn hostile_files_give_a_sentence_and_never_a_panic() {
         }
     }
     let cut = stdout(&run(dir.path(), &["report", "cut"]));
-    assert!(cut.contains("damage: the file is cut off: "), "{cut}");
+    assert!(cut.contains("damage     the file is cut off: "), "{cut}");
     // One bad file does not keep the good one from being reported.
     let both = run(dir.path(), &["report", "text", "sound"]);
     assert_eq!(both.status.code(), Some(2));

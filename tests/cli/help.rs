@@ -103,7 +103,9 @@ fn former_subcommands_name_their_successor() {
     let unknown = run(dir.path(), &["export", "--to", "svg", "a.trace"]);
     let said = stderr(&unknown);
     assert!(
-        said.contains("[possible values: memory-viz, perfetto, firefox, pprof, folded, rmm, json]"),
+        said.contains(
+            "[possible values: memory-viz, perfetto, firefox, pprof, folded, rmm, json, parquet]"
+        ),
         "{said}"
     );
     // A program of that name is run.

@@ -36,7 +36,8 @@ const MIB: u64 = 1 << 20;
 /// The command in a directory, with nothing of gpushim in its environment.
 fn gpushim(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpushim"));
-    command.args(args).current_dir(dir).env_remove("LD_PRELOAD");
+    command.args(args).current_dir(dir);
+    command.env_remove("LD_PRELOAD").env_remove("COLUMNS");
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GPUSHIM_"))
     {

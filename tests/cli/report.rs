@@ -161,7 +161,7 @@ fn without_a_file_the_newest_is_taken() {
     assert_eq!(output.status.code(), Some(2));
     let line = stderr(&output);
     assert!(
-        line.starts_with("gpushim: failed to find a trace: no file matches gpushim-%h-%p.trace"),
+        line.starts_with("gpushim: failed to find a trace: no file here ends with .trace;"),
         "{line}"
     );
     assert_eq!(line.lines().count(), 1);
@@ -171,12 +171,41 @@ fn without_a_file_the_newest_is_taken() {
     std::thread::sleep(Duration::from_millis(20));
     sample(&dir.path().join("other.trace"));
     let text = stdout(&run(dir.path(), &["report"]));
-    assert!(text.starts_with("trace      gpushim-h-2.trace\n"), "{text}");
-    let elsewhere = gpushim(dir.path(), &["report"])
-        .env("GPUSHIM_TRACE", "oth%p.trace")
-        .output()
-        .unwrap();
-    assert!(stdout(&elsewhere).starts_with("trace      other.trace\n"));
+    assert!(text.starts_with("trace      other.trace\n"), "{text}");
+    for (pattern, newest) in [
+        ("gpu%h.trace", "gpushim-h-2.trace"),
+        ("no%p", "other.trace"),
+    ] {
+        let mut elsewhere = gpushim(dir.path(), &["report"]);
+        let told = elsewhere.env("GPUSHIM_TRACE", pattern).output().unwrap();
+        let first = format!("trace      {newest}\n");
+        assert!(stdout(&told).starts_with(&first), "{pattern}: {told:?}");
+    }
+}
+
+#[test]
+fn a_file_beside_a_trace_is_told_by_its_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rank, name) in [(0, "a.trace"), (1, "b.trace")] {
+        let options = WriterOptions {
+            rank: Some(rank),
+            ..WriterOptions::default()
+        };
+        let writer = Writer::create(&dir.path().join(name), &options).unwrap();
+        writer.record(&event(Kind::Alloc, 1 << 21, MIB));
+    }
+    let keep = run(dir.path(), &["report", "--keep", "."]);
+    assert!(dir.path().join("a.trace.summary").exists(), "{keep:?}");
+    let told = stdout(&run(dir.path(), &["report", "a.trace.summary"]));
+    assert!(
+        told.starts_with("a.trace.summary is the summary of a.trace\n"),
+        "{told}"
+    );
+    let refused = stderr(&run(dir.path(), &["growth", "a.trace.summary"]));
+    assert!(
+        refused.contains("it belongs to the trace a.trace; name that file"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -190,7 +219,7 @@ fn a_wrapped_ring_is_said() {
     (0..500).for_each(|address| writer.record(&event(Kind::Alloc, address, 1)));
     let text = stdout(&run(dir.path(), &["report", "a.trace"]));
     assert!(
-        text.contains("events     500 recorded, 64 readable, 436 lost, 0 torn"),
+        text.contains("events     500 recorded, 64 can be read: 436 lost"),
         "{text}"
     );
     assert!(text.contains("the ring has wrapped"), "{text}");

@@ -120,3 +120,17 @@ fn an_address_that_is_taken() {
         stderr(&output)
     );
 }
+
+#[test]
+fn without_files_no_process_that_has_ended_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    sample(&dir.path().join("gpushim-h-1.trace"));
+    let named = stdout(&run(dir.path(), &["metrics", "gpushim-h-1.trace"]));
+    assert!(named.contains("gpushim_requested_bytes"), "{named}");
+    let none = stdout(&run(dir.path(), &["metrics"]));
+    let place = dir.path().display().to_string();
+    assert!(
+        !none.contains("rank=\"2\"") && !none.contains(&place),
+        "{none}"
+    );
+}

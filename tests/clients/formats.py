@@ -215,7 +215,7 @@ class Formats:
 
         lake = self.options.work / "lake"
         paths = [path for path, _ in self.inputs()]
-        self.run("export", "parquet", "--dataset", lake, "--job", "night-7", *paths)
+        self.run("export", "--to", "parquet", "-o", lake, "--job", "night-7", *paths)
         # No rank of these is known, and pyarrow guesses a type from values only.
         keys = pyarrow.schema([("job", pyarrow.string()), ("host", pyarrow.string()), ("rank", pyarrow.int32())])
         data = pyarrow.dataset.dataset(lake / "events", partitioning=pyarrow.dataset.partitioning(keys, flavor="hive"))

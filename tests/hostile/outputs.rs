@@ -46,7 +46,7 @@ fn what_is_derived_is_the_owners_and_no_link_is_followed() {
         let kept = std::fs::read_to_string(&victim).expect("there");
         assert_eq!(kept, "kept", "{args:?}");
     }
-    let args = ["export", "parquet", "--dataset", "lake", "a.trace"];
+    let args = ["export", "--to", "parquet", "-o", "lake", "a.trace"];
     let ran = gpushim(folder.path(), &args, 4096, LIMIT);
     assert_eq!(ran.code, Some(0), "{}", ran.text());
     let written = below(&at("lake"));
@@ -67,7 +67,7 @@ fn a_long_name_in_another_script() {
     let folder = tempfile::tempdir().expect("a folder");
     let name = format!("{}.trace", "漢".repeat(80));
     traced(&folder.path().join(&name), Path::new("/gone"), b"", &[]);
-    let args = ["export", "parquet", "--dataset", "lake", &name];
+    let args = ["export", "--to", "parquet", "-o", "lake", &name];
     let ran = gpushim(folder.path(), &args, 4096, LIMIT);
     assert_eq!(ran.code, Some(0), "{}", ran.text());
 }

@@ -184,7 +184,7 @@ def make(target, work):
     expected = Expected(command, traces)
     for _ in range(2):
         # The second time replaces what the first one wrote.
-        subprocess.run([command, "export", "parquet", "--dataset", lake, traces], check=True)
+        subprocess.run([command, "export", "--to", "parquet", "-o", lake, traces], check=True)
     files = sorted(lake.rglob("*.parquet"))
     if len(files) != 5 * len(list(traces.rglob("*.trace"))):
         raise SystemExit(f"{len(files)} files")

@@ -30,7 +30,7 @@ def make(target, work, ranks):
     if not (work / "one").exists():
         maker = target / "debug" / "examples" / "fleet_ranks"
         subprocess.run([maker, work / "one", "1", "0", "600", str(STEPS)], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([target / "debug" / "gpushim", "export", "parquet", "--dataset", lake, work / "one"], check=True)
+        subprocess.run([target / "debug" / "gpushim", "export", "--to", "parquet", "-o", lake, work / "one"], check=True)
     for file in list(lake.rglob("rank=0/*.parquet")):
         job = file.parents[2]
         for rank in range(1, ranks):

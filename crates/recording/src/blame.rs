@@ -73,8 +73,9 @@ mod tests {
         };
         let (copy, forward, file) = (python("copy"), python("Leaky.forward"), python("<module>"));
         let found = site(&[&operator, &linear, &copy, &copy, &wrapped, &forward, &file]);
-        let told = "`copy train.py` (called by `Leaky.forward train.py`)";
-        assert_eq!(found.in_a_sentence(), told);
+        assert_eq!(found.in_a_sentence(), "`copy train.py`");
+        let told = "copy train.py, called by Leaky.forward train.py";
+        assert_eq!(found.with_caller().as_deref(), Some(told));
         assert_eq!(found.place().map(|place| place.name.as_str()), Some("copy"));
         let frames: Vec<&str> = found
             .frames

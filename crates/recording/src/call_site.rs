@@ -152,15 +152,11 @@ impl CallSite {
         Some(format!("{function}{}", by.unwrap_or_default()))
     }
 
-    /// Returns the function in a sentence, with its caller: `copy train.py:12` (called by
-    /// `Leaky.forward train.py:31`).
+    /// Returns the function in a sentence, without its caller: `copy train.py:12`.
     pub fn in_a_sentence(&self) -> String {
-        let Some(function) = &self.function else {
-            return "an allocation without a recorded stack".to_string();
-        };
-        let by = self.called_by.as_ref().map_or(String::new(), |caller| {
-            format!(" (called by `{}`)", caller.in_a_sentence())
-        });
-        format!("`{}`{by}", function.in_a_sentence())
+        match &self.function {
+            Some(function) => format!("`{}`", function.in_a_sentence()),
+            None => "an allocation without a recorded stack".to_string(),
+        }
     }
 }

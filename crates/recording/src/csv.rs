@@ -82,6 +82,7 @@ pub struct LineLog {
     /// All events, unless they are too many.
     kept: Option<Vec<Record>>,
     problems: Vec<String>,
+    is_damaged: bool,
 }
 
 impl LineLog {
@@ -100,6 +101,7 @@ impl LineLog {
             events: 0,
             kept: None,
             problems: Vec::new(),
+            is_damaged: false,
         };
         let mut reader = log.reader();
         let mut all = Some(Vec::new());
@@ -111,6 +113,7 @@ impl LineLog {
             }
         }
         log.kept = all;
+        log.is_damaged = reader.faults.is_damage();
         log.problems = reader.faults.sentences();
         log
     }
@@ -134,7 +137,10 @@ impl Recording for LineLog {
     }
 
     fn coverage(&self) -> Coverage {
-        Coverage::complete(self.events)
+        Coverage {
+            damaged: self.is_damaged,
+            ..Coverage::complete(self.events)
+        }
     }
 
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {

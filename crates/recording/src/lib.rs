@@ -79,6 +79,8 @@ pub struct Coverage {
     pub torn: u64,
     /// True if newer events have overwritten older ones: all figures are then of the rest.
     pub wrapped: bool,
+    /// True if a part of the file is cut off or makes no sense.
+    pub damaged: bool,
 }
 
 impl Coverage {

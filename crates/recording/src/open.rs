@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::Recording;
+use super::beside::trace_of;
 use super::csv::{Dialect, LineLog};
 use super::packed::{Form, Packed};
 use super::pickle::Pickle;
@@ -56,9 +57,33 @@ pub fn open_ring(path: &Path) -> Result<Box<dyn Recording>> {
 fn open_file(path: &Path) -> Result<Box<dyn Recording>> {
     let recording = match other_format(path)? {
         Some(recording) => recording,
-        None => Box::new(Trace::open(path)?),
+        None => Box::new(trace(path)?),
     };
+    let coverage = recording.coverage();
+    if let (true, 0, Some(damage)) = (
+        coverage.damaged,
+        coverage.readable,
+        recording.problems().first(),
+    ) {
+        return Err(failed!(
+            "read the trace {}: none of its events can be read: {damage}",
+            path.display()
+        ));
+    }
     Ok(Box::new(Started::new(recording)))
+}
+
+/// Opens a trace. The error of a file beside a trace names the trace.
+fn trace(path: &Path) -> Result<Trace> {
+    let opened = Trace::open(path);
+    match (opened, trace_of(path).filter(|_| path.is_file())) {
+        (Err(_), Some(trace)) => Err(failed!(
+            "read the trace {}: it belongs to the trace {}; name that file",
+            path.display(),
+            trace.display()
+        )),
+        (opened, _) => Ok(opened?),
+    }
 }
 
 /// Opens a recording in a format other than the trace; `None` for files that [`Trace::open`] reads
@@ -181,7 +206,7 @@ fn snapshot(path: &Path, file: File, form: Form) -> Result<Snapshot> {
         ));
     }
     Ok(match damaged {
-        Some(error) => snapshot.with_problem(format!(
+        Some(error) => snapshot.with_damage(format!(
             "it cannot be read beyond byte {read} of what is compressed: {error}"
         )),
         None => snapshot,

@@ -34,22 +34,23 @@ fn by_name<S: serde::Serializer>(kept: &Kept, serializer: S) -> Result<S::Ok, S:
 impl Owner {
     /// Returns the owner in words, after "kept by".
     pub fn in_words(&self) -> String {
-        let path = format!("`{}`", self.path);
         match self.kept {
             Kept::Graph if self.path.is_empty() => "autograd graphs".to_string(),
-            Kept::Graph => format!("the autograd graph of {}", self.rooted(&path)),
+            Kept::Graph => format!("the autograd graph of {}", self.place()),
             Kept::Unreachable => {
                 "unreachable objects, which wait for the garbage collector".to_string()
             }
             Kept::Native => "C++, and no Python object".to_string(),
             Kept::Announced => self.path.clone(),
-            _ => self.rooted(&path),
+            _ => self.place(),
         }
     }
 
-    fn rooted(&self, path: &str) -> String {
+    /// Returns the path with its beginning, in words.
+    pub fn place(&self) -> String {
+        let path = format!("`{}`", self.path);
         match self.root.as_str() {
-            "" => path.to_string(),
+            "" => path,
             "module __main__" => format!("{path} of the program's module"),
             root if root.starts_with("module ") => format!("{path} of {root}"),
             root => format!("{path} of `{root}`"),

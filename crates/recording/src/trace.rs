@@ -71,6 +71,7 @@ impl Recording for Trace {
             lost: trace.lost(),
             torn: trace.torn(),
             wrapped: trace.has_wrapped(),
+            damaged: trace.is_damaged(),
         }
     }
 

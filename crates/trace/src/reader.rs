@@ -67,6 +67,7 @@ pub struct Trace {
     ring: RingView,
     tables: Tables,
     spool: Option<spool::Spool>,
+    is_damaged: bool,
     problems: Vec<String>,
 }
 
@@ -160,6 +161,7 @@ impl Trace {
             ring,
             tables,
             spool: None,
+            is_damaged: !problems.is_empty(),
             problems,
         })
     }
@@ -172,6 +174,12 @@ impl Trace {
     /// Returns the decoded header.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Returns true if a part of the file is cut off or makes no sense. A spool that a kill cut does
+    /// not count: the ring still has its last events.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     /// Returns the damages found, each a sentence that names the place. Empty for a sound file.

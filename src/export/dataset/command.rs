@@ -1,4 +1,4 @@
-//! `gpushim export parquet`: traces and summaries into a dataset.
+//! `gpushim export --to parquet`: traces and summaries into a dataset.
 
 use std::path::{Path, PathBuf};
 
@@ -10,31 +10,9 @@ use crate::error::Result;
 use crate::fleet::{self, Place, RankSummary};
 use crate::recording;
 
-/// Write traces and summaries as tables of Parquet files, for DuckDB, Spark and others.
-///
-/// Tables of events and of summaries, partitioned by job, host and rank, with a file for each
-/// process: a trace that is written again replaces its files, others are left as they are. Folders
-/// are searched with those in them.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Traces, summaries, other recordings, and folders of those; the newest trace in the current
-    /// directory if none is named.
-    #[arg(value_name = "FILE|DIR")]
-    files: Vec<PathBuf>,
-    /// The folder of the tables; made if it is not there.
-    #[arg(long, value_name = "DIR")]
-    dataset: PathBuf,
-    /// The name of the job of all these processes; that which the launcher gave each if none is named.
-    #[arg(long, value_name = "NAME")]
-    job: Option<String>,
-}
-
-pub fn main(args: &Args) -> Result<Outcome> {
-    let dataset = Dataset {
-        folder: &args.dataset,
-        job: args.job.as_deref(),
-    };
-    let places = fleet::places(&files::named(&args.files)?)?;
+/// Writes traces and summaries, and those in folders, as tables.
+pub fn main(files: &[PathBuf], dataset: Dataset<'_>) -> Result<Outcome> {
+    let places = fleet::places(&files::named(files)?)?;
     let added = fleet::each(&places, "writing", |place| add(dataset, place));
     let mut outcome = Outcome::Fine;
     for error in added.iter().flatten() {

@@ -18,7 +18,8 @@ function drawFindings(report) {
   }
   const isOneMoment = untold.some((one) => one.topic === "history");
   const overTime = isOneMoment ? "" : "out of memory, growth, leaks, lasting drops, ";
-  const none = "No findings. " + (steady ? steady + " " : "") +
+  const rest = report.is_damaged ? "No findings in the rest: a part of the recording cannot be read. " : "No findings. ";
+  const none = rest + (steady ? steady + " " : "") +
     "Looked for: " + overTime + "fragmentation, memory that is reserved and unused.";
   box.replaceChildren(
     findings.length ? element("ol", {}, ...shown) : element("p", {}, none),

@@ -30,7 +30,8 @@ fn a_request_of_many_holders_in_twelve_lines() {
              150.0 MiB (20.0 %), 1 block: forward train.py:757, called by main train.py:764
              150.0 MiB (20.0 %), 1 block: a_function_with_a_name_that_takes_most_o…
       had    274.0 MiB free; the framework held 750.0 MiB, 750.0 MiB in use
-      fix    `gpushim peak` and `gpushim phases` show what to make smaller.
+      fix    Ask for 326.0 MiB less, as with a smaller batch, or free some of the 150.0 MiB of
+             `load train.py:416`.
       fits   with 326.0 MiB more
       more   gpushim oom planted.pickle
     ");

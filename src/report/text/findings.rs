@@ -2,6 +2,7 @@
 
 use std::fmt::{Result, Write};
 
+use crate::output::answer::DAMAGED;
 use crate::output::escape::shown;
 use crate::output::numbered::{numbered, sureness};
 use crate::output::style::{self, Style, marked};
@@ -51,9 +52,10 @@ pub fn write(report: &Report, f: &mut String) -> Result {
 
 /// Writes that there are no findings, and lists the searched kinds.
 fn none(report: &Report, f: &mut String) -> Result {
-    let mut text = match report.unread.is_none() || report.is_one_moment() {
-        true => "none.".to_string(),
-        false => "none in what can be read of it.".to_string(),
+    let mut text = match report.unread.filter(|_| !report.is_one_moment()) {
+        _ if report.is_damaged => format!("not complete: {DAMAGED}. None in the rest."),
+        None => "none.".to_string(),
+        Some(_) => "none in what can be read of it.".to_string(),
     };
     if let Some(steady) = &report.steady {
         text.push(' ');

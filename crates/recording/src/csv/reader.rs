@@ -33,6 +33,11 @@ impl Faults {
         }
     }
 
+    /// Returns true if lines make no sense, or the rest of the file cannot be read.
+    pub(super) fn is_damage(&self) -> bool {
+        self.lines > 0 || self.end.is_some()
+    }
+
     /// Returns the problems as sentences.
     pub(super) fn sentences(mut self) -> Vec<String> {
         let more = self.lines - self.named.len() as u64;

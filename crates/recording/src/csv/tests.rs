@@ -141,7 +141,18 @@ fn bad_lines_are_named_and_cost_nothing_else() {
         ]
     );
     assert_eq!(recording.events().count(), 7);
-    let many = "op,ptr,size,stream,thread,time_ns\n".to_string() + &"?\n".repeat(100);
+    assert!(recording.coverage().damaged);
+    let only_bad = "op,ptr,size,stream,thread,time_ns\n".to_string() + &"?\n".repeat(100);
+    let refused = opened(only_bad.as_bytes()).err().unwrap().to_string();
+    assert!(
+        refused.ends_with("none of its events can be read: line 2 has the unknown action \"?\""),
+        "{refused}"
+    );
+    let late = "op,ptr,size,stream,thread,time_ns\nfree,0x9,0,0,0,1\nalloc,0x3,5,0,0,2\n";
+    let late = opened(late.as_bytes()).unwrap();
+    assert_eq!(late.problems().len(), 1);
+    assert!(!late.coverage().damaged, "a log may begin in the middle");
+    let many = only_bad + "alloc,0x3,5,0,0,2\n";
     let problems = opened(many.as_bytes()).unwrap().problems();
     assert_eq!(problems.len(), 21);
     assert_eq!(problems[20], "80 more lines make no sense");

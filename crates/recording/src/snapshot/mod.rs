@@ -64,6 +64,7 @@ pub struct Snapshot {
     /// All settings of the allocator for people, by name.
     settings: Vec<(String, String)>,
     problems: Vec<String>,
+    is_damaged: bool,
     caching: Caching,
     is_one_moment: bool,
 }
@@ -81,6 +82,7 @@ impl Snapshot {
         })?;
         let problem = pickle.problem.clone();
         let mut snapshot = Snapshot::from_content(path, content);
+        snapshot.is_damaged = problem.is_some();
         snapshot.problems.splice(0..0, problem);
         Ok(snapshot)
     }
@@ -89,6 +91,14 @@ impl Snapshot {
     pub(super) fn with_problem(mut self, problem: String) -> Snapshot {
         self.problems.insert(0, problem);
         self
+    }
+
+    /// Adds the damage of its file.
+    pub(super) fn with_damage(self, damage: String) -> Snapshot {
+        Snapshot {
+            is_damaged: true,
+            ..self.with_problem(damage)
+        }
     }
 
     fn from_content(path: &Path, mut content: Content) -> Snapshot {
@@ -117,6 +127,7 @@ impl Snapshot {
             before: Vec::new(),
             settings: content.shown_settings,
             problems: Vec::new(),
+            is_damaged: false,
             caching: Caching {
                 settings: content.settings,
                 ..Caching::default()
@@ -348,7 +359,10 @@ impl Recording for Snapshot {
     }
 
     fn coverage(&self) -> Coverage {
-        Coverage::complete(self.events.len() as u64)
+        Coverage {
+            damaged: self.is_damaged,
+            ..Coverage::complete(self.events.len() as u64)
+        }
     }
 
     fn events(&self) -> Box<dyn Iterator<Item = Record> + Send + '_> {
