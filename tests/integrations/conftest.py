@@ -43,7 +43,7 @@ def program(tmp_path):
         paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GPUSHIM_TRACE": str(trace), "HOME": str(tmp_path), **QUIET, **variables}
         argv = [sys.executable, "-c", textwrap.dedent(text)]
-        argv = [gpushim.command(), "run", "--quiet", "--", *argv] if preload else argv
+        argv = [gpushim.command(), "run", "--quiet", "--pool", "--", *argv] if preload else argv
         done = subprocess.run(argv, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT)
         assert done.returncode == 0, done.stderr[-3000:]
         return Done(done.stdout, done.stderr, trace)

@@ -29,9 +29,9 @@ const SNAPSHOT_MAX: u64 = 2 << 30;
 /// Opens a recording by its content; `-` is standard input. Each of these may be compressed by
 /// gzip:
 ///
-/// - a trace of the shim, also packed
-/// - a PyTorch memory snapshot or a page of its viewer
-/// - a log of RMM, or a list of requests.
+/// - A trace of the shim, also packed.
+/// - A PyTorch memory snapshot or a page of its viewer.
+/// - A log of RMM, or a list of requests.
 ///
 /// # Errors
 /// The file cannot be read, or is of no known kind; completes "failed to …".

@@ -135,8 +135,10 @@ fn the_file_is_private_and_never_over_another() {
 #[test]
 fn a_path_that_cannot_be_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Writer::create(&dir.path().join("no/such/dir.trace"), &small()).unwrap_err();
-    assert_eq!(said(&error).kind(), io::ErrorKind::NotFound);
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let error = Writer::create(&dir.path().join("file/a.trace"), &small()).err();
+    let error = error.expect("no trace below a file");
+    assert_eq!(said(&error).kind(), io::ErrorKind::NotADirectory);
     assert!(error.to_string().starts_with("create the trace "));
 }
 
