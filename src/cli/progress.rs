@@ -104,7 +104,7 @@ impl Pass<'_> {
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
-            let readable = self.watched.coverage().readable;
+            let readable = Recording::coverage(&*self.watched).readable;
             let bar = styled(
                 readable,
                 "{msg} {wide_bar} {percent:>3} %, {human_pos} events",

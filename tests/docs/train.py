@@ -1,4 +1,4 @@
-"""A training that keeps the outputs of its evaluations: recorded by scripts/screen, and by tests/docs/check.py."""
+"""A training that keeps the outputs of its evaluations: recorded by tests/docs/check.py."""
 
 import os
 import sys

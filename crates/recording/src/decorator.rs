@@ -48,6 +48,7 @@ decorator! {
     may differ:
         fn path() -> &Path;
         fn problems() -> Vec<String>;
+        fn coverage() -> Coverage;
         fn events() -> Box<dyn Iterator<Item = Record> + Send + '_>;
         fn timeline() -> Timeline;
         fn open_ranges(stack: u32) -> Vec<String>;
@@ -62,7 +63,6 @@ decorator! {
         fn process() -> Process;
         fn has_times() -> bool;
         fn gpu(ordinal: u8) -> Option<Gpu>;
-        fn coverage() -> Coverage;
         fn live() -> Option<Vec<LiveBlock>>;
         fn live_bytes(layer: Layer, device: u8) -> Option<u64>;
         fn text(id: u64) -> Option<String>;

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::copied::{MOST, copied, most, plain};
 use super::packed::Form;
-use super::{Decorator, Recording, beside};
+use super::{Coverage, Decorator, Recording, beside};
 use crate::error::{Error, Result, failed};
 use gpushim_trace::{Trace, attached};
 
@@ -180,6 +180,16 @@ impl<T: Send + Sync> Decorator for Opened<T> {
 
     fn problems(&self) -> Vec<String> {
         self.problems()
+    }
+
+    /// A file that cannot be unpacked to its end is damaged, wherever its content ends.
+    fn coverage(&self) -> Coverage {
+        let coverage = Decorator::inner(self).coverage();
+        let is_cut = (self.copy.as_ref()).is_some_and(|copy| !copy.problems.is_empty());
+        Coverage {
+            damaged: coverage.damaged || is_cut,
+            ..coverage
+        }
     }
 }
 
