@@ -12,8 +12,9 @@ use crate::sparse;
 
 /// Largest number of problems of a file, after which the rest is left out.
 const PROBLEMS_MAX: usize = 1000;
-/// Number of times a place without a sound frame is read again, a millisecond apart.
-const LOOKS_MAX: u32 = 40;
+/// Number of times places without a sound frame are read again, a millisecond apart. A write may
+/// sleep for 200 ms while the kernel throttles dirty pages (`MAX_PAUSE` of mm/page-writeback.c).
+const LOOKS_MAX: u32 = 250;
 /// Age of the last write after which a file is no longer being written.
 const FRESH: Duration = Duration::from_secs(1);
 /// Number of bytes that are read at once where no frame is.
@@ -21,7 +22,9 @@ const WINDOW: usize = 64 << 10;
 
 /// Finds the frames in a part of a file that belong to a trace. Calls `run` with the chunk, first
 /// number and length of each of their runs. Adds the damages found to `problems`, up to a limit.
-/// Reads every byte once. Zeros are no damage: there the oldest frames were.
+/// Reads every byte once, also of the one frame that was being written at the end of the part.
+/// Frames that begin behind it are newer than the scan. Zeros are no damage: there the oldest
+/// frames were.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -35,9 +38,10 @@ pub(crate) fn scan(
 ) -> io::Result<Vec<Span>> {
     let (mut at, mut length) = (area.start, area.end);
     let can_grow = file.metadata()?.len() == length;
-    let (mut found, mut foreign, mut dense, mut looks) = (Vec::new(), 0_u64, 0_u64, 0);
+    let mut found = Vec::new();
+    let (mut foreign, mut dense, mut looks) = (0_u64, 0_u64, 0);
     let said = problems.len();
-    while at < length {
+    while at < area.end {
         if problems.len() >= said + PROBLEMS_MAX {
             problems.push(format!("from byte {at} on it is left out"));
             break;
