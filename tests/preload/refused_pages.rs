@@ -2,49 +2,46 @@
 
 use crate::support::{Run, program};
 
+/// Functions that pages need.
+const FUNCTIONS: [&str; 4] = [
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemSetAccess",
+];
+
+/// Returns the complaints of a pool with this policy, whose program ends well.
+fn complaints(policy: &str, run: Run) -> Vec<String> {
+    let run = run.env("GPUSHIM_POLICY", policy).may_complain();
+    let (_, shim) = run.both();
+    assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
+    shim.complaints().into_iter().map(String::from).collect()
+}
+
+/// Checks that with each policy the two complaints begin with a function and its error code.
+fn assert_steps_aside(function: &str, code: u32, run: impl Fn() -> Run) {
+    let named = format!("gpushim: device 0: {function} gave {code}");
+    for policy in ["auto", "vmm", "blocks"] {
+        let complaints = complaints(policy, run());
+        let all = complaints.iter().all(|line| line.starts_with(&named));
+        assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
+    }
+}
+
 #[test]
 fn a_pool_that_is_refused_pages_steps_aside() {
-    for absent in [
-        "cuMemAddressReserve",
-        "cuMemCreate",
-        "cuMemMap",
-        "cuMemSetAccess",
-    ] {
-        for policy in ["auto", "vmm", "blocks"] {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .older_driver(&[absent])
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "without {absent}: {}", shim.stdout);
-            let complaints = shim.complaints();
-            let named = format!("gpushim: device 0: {absent} gave 500");
-            let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
-        }
+    for function in FUNCTIONS {
+        let run = || Run::new(program("pages_refused")).older_driver(&[function]);
+        assert_steps_aside(function, 500, run);
     }
 }
 
 #[test]
 fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
-    for function in [
-        "cuMemAddressReserve",
-        "cuMemCreate",
-        "cuMemMap",
-        "cuMemSetAccess",
-    ] {
-        for policy in ["auto", "vmm", "blocks"] {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .env("STANDIN_FAULT", format!("{function}:1+:2"))
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "{policy} {function}: {}", shim.stdout);
-            let complaints = shim.complaints();
-            let named = format!("gpushim: device 0: {function} gave 2");
-            let all = complaints.iter().all(|line| line.starts_with(&named));
-            assert!(all && complaints.len() == 2, "{policy}: {complaints:?}");
-        }
+    for function in FUNCTIONS {
+        let fault = format!("{function}:1+:2");
+        let run = || Run::new(program("pages_refused")).env("STANDIN_FAULT", &fault);
+        assert_steps_aside(function, 2, run);
     }
 }
 
@@ -52,17 +49,11 @@ fn pages_that_are_refused_for_the_want_of_memory_that_is_there_are_refused() {
 #[test]
 fn memory_that_is_there_again_is_no_refusal() {
     for policy in ["auto", "vmm"] {
-        let run = |calls: u64| {
-            let (_, shim) = Run::new(program("pages_refused"))
-                .env("STANDIN_FAULT", format!("cuMemCreate:1-{calls}:2"))
-                .env("GPUSHIM_POLICY", policy)
-                .may_complain()
-                .both();
-            assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
-            shim.complaints().len()
-        };
         for calls in 1..8 {
-            assert_eq!(run(calls), 0, "{policy}: {calls} calls fail");
+            let fault = format!("cuMemCreate:1-{calls}:2");
+            let run = Run::new(program("pages_refused")).env("STANDIN_FAULT", fault);
+            let none: [&str; 0] = [];
+            assert_eq!(complaints(policy, run), none, "{calls} calls fail");
         }
     }
 }

@@ -22,6 +22,7 @@ pub struct Allocation {
     class: Class,
     size: u64,
     device: u8,
+    /// The context whose end frees it, as [`owner_of`] returns it.
     context: Context,
     /// Its place in the count for the limit, if it is counted.
     place: Option<Place>,
@@ -94,11 +95,10 @@ impl Request {
         })
     }
 
-    /// Counts the memory that the driver gave at an address, or by a handle. Returns its place,
-    /// which goes into the entry.
-    fn keep(&self, claim: Claim, address: u64, size: u64) -> Option<Place> {
+    /// Counts the memory that the driver gave at an address, or by a handle, in the context
+    /// that owns it. Returns its place, which goes into the entry.
+    fn keep(&self, claim: Claim, context: Context, address: u64, size: u64) -> Option<Place> {
         limit::limit()?;
-        let context = here();
         let place = match self.class {
             Class::VmmMap => {
                 let memory = self.source.map(Place::of_physical);
@@ -143,12 +143,13 @@ pub fn allocate(
         && let (address, size) = made()
         && address != 0
     {
+        let context = owner_of(request.class);
         let allocation = Allocation {
             class: request.class,
             size,
             device: u8::try_from(request.ordinal()).unwrap_or_else(|_| context::device()),
-            context: here(),
-            place: request.keep(claim, address, size),
+            context,
+            place: request.keep(claim, context, address, size),
         };
         noted(address, allocation, request.stream);
     }
@@ -191,7 +192,7 @@ pub fn allocated(class: Class, address: u64, size: u64) {
             class,
             size,
             device,
-            context: here(),
+            context: owner_of(class),
             place,
         };
         noted(address, allocation, 0);
@@ -213,9 +214,15 @@ fn noted(address: u64, allocation: Allocation, stream: u64) {
     events::forwarded(Kind::Alloc, class, device, address, size, stream);
 }
 
-/// Returns the current context; of a green context, the one that owns its memory.
-fn here() -> Context {
-    context::current().map_or(Context(0), green::owner)
+/// Returns the context whose end frees memory of a class that is allocated now: the current one, or
+/// the owner of a green one. `Context(0)` for memory that outlives contexts.
+fn owner_of(class: Class) -> Context {
+    match class {
+        Class::Device | Class::Pitched | Class::Array | Class::MipmappedArray => {
+            context::current().map_or(Context(0), green::owner)
+        }
+        _ => Context(0),
+    }
 }
 
 /// Entry that [`forget`] removed from this table and from the trace: for [`freed`] if the driver
@@ -247,16 +254,10 @@ pub fn restore(address: u64, entry: Taken) {
 /// Forgets the device memory of a context that is about to end. Returns it by address, for [`ended`]
 /// or [`restore`].
 pub fn forget_context(doomed: Context) -> Vec<(u64, Taken)> {
-    let is_its = |allocation: &Allocation| {
-        let class = allocation.class;
-        let is_array = matches!(class, Class::Array | Class::MipmappedArray);
-        allocation.context == doomed
-            && (is_array || matches!(class, Class::Device | Class::Pitched))
-    };
     let mut its = Vec::new();
     if let Ok(mut live) = LIVE.lock() {
         let live = live.get_or_insert_default();
-        its.extend(live.extract_if(|_, allocation| is_its(allocation)));
+        its.extend(live.extract_if(|_, allocation| allocation.context == doomed));
     }
     let taken = its.into_iter().map(|(address, allocation)| {
         let in_trace = events::leaving(allocation.class, address);
