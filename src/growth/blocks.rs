@@ -2,7 +2,7 @@
 
 use gpushim_trace::Kept;
 
-use crate::recording::{Names, Owner, calls};
+use crate::recording::{Names, Owned, Owner, calls};
 use crate::symbols::{Kind, Origin, Symbol};
 
 /// Parts of the names of PyTorch's operators that copy.
@@ -24,7 +24,7 @@ pub struct Blocks {
     /// True if only some passes leave any.
     are_rare: bool,
     /// The owner of most of them, where that was recorded.
-    owner: Option<Owner>,
+    owned: Option<Owned>,
 }
 
 impl Blocks {
@@ -56,14 +56,20 @@ impl Blocks {
     }
 
     /// Sets the owner of most of them.
-    pub fn owned(self, owner: Option<Owner>) -> Blocks {
-        Blocks { owner, ..self }
+    pub fn owned(self, owned: Option<Owned>) -> Blocks {
+        Blocks { owned, ..self }
     }
 
     /// Returns the owner if it keeps them in this way, and by a path.
     pub fn owner(&self, kept: Kept) -> Option<&Owner> {
-        let owner = self.owner.as_ref()?;
+        let owner = &self.owned.as_ref()?.owner;
         (owner.kept == kept && !owner.path.is_empty()).then_some(owner)
+    }
+
+    /// Returns the number of them that their owner is known to keep.
+    pub fn owned_number(&self) -> u64 {
+        let owned = self.owned.as_ref();
+        owned.map_or(0, |owned| owned.blocks.min(self.number))
     }
 
     /// Returns true if only some passes leave any.
@@ -235,7 +241,7 @@ pub(super) mod tests {
             bytes,
             are_anew: false,
             are_rare: false,
-            owner: None,
+            owned: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::blocks::Blocks;
 use super::find::{Growth, Keeper};
-use super::fix::{by_owner, fix};
+use super::fix::fix;
 use super::until_full::UntilFull;
 use crate::ledger::Focus;
 use crate::loops::{By, Followed, Given, Iterations, Judgement, Recognised, Told};
@@ -108,10 +108,6 @@ impl GrowthReport {
             until_full,
             verdict: String::new(),
         };
-        report.fix = report.fix.or_else(|| {
-            let first = &report.keepers.first()?.holder;
-            by_owner(first.kept_by.as_ref()?, first.blocks)
-        });
         report.verdict = report.sentence(iterations, "Memory");
         report
     }
@@ -219,9 +215,8 @@ fn fix_of(recording: &dyn Recording, keepers: &[Keeper], names: &mut dyn Names) 
     let main = main.map(|keeper| {
         keeper.size.is_none().then(|| {
             let blocks = Blocks::of(names, keeper.stack, keeper.blocks, keeper.bytes);
-            let owner = kept_by(recording, keeper.stack).map(|owned| owned.owner);
             let blocks = blocks.anew(keeper.is_anew).rare(keeper.every > 1.0);
-            blocks.owned(owner)
+            blocks.owned(kept_by(recording, keeper.stack))
         })
     });
     fix(&main.collect::<Option<Vec<Blocks>>>()?)
