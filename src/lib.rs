@@ -61,6 +61,7 @@ pub mod export;
 mod falls;
 mod fleet;
 mod fragmentation;
+mod function_names;
 mod growth;
 mod html;
 pub mod metrics;

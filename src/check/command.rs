@@ -83,7 +83,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let rules = args.rules()?;
     let paths = files::named_or_newest(&args.files)?;
     let (mut all, mut runs) = (Vec::new(), Vec::new());
-    let outcome = recordings::each_on_its_own(&paths, progress::open, |_, recording| {
+    let outcome = recordings::each(&paths, progress::open, |_, recording| {
         say_problems(&*recording);
         let given = args.iteration.find_in_all(&*recording)?;
         let figures = figures(&Report::of(&*recording, given.as_ref()));
@@ -92,7 +92,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
             checks: rules.iter().flat_map(|rule| rule.check(&figures)).collect(),
         });
         runs.push(figures);
-        Ok(())
+        Ok(Outcome::of(&*recording))
     })?;
     let fails = all
         .iter()

@@ -100,11 +100,11 @@ impl CommonArgs {
     ) -> Result<(Vec<T>, Outcome)> {
         let mut answers = Vec::new();
         let paths = files::named_or_newest(&self.files)?;
-        let outcome = recordings::each_on_its_own(&paths, open, |_, recording| {
+        let outcome = recordings::each(&paths, open, |_, recording| {
             say_problems(&*recording);
             let focus = self.selection.focus(&*recording);
             answers.push(look(&*recording, focus)?);
-            Ok(())
+            Ok(Outcome::of(&*recording))
         })?;
         Ok((answers, outcome))
     }

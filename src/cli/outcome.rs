@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use crate::recording::Recording;
+
 /// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -28,11 +30,27 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the outcome of reading a recording: [`Outcome::Failed`] if a part of it is damaged.
+    pub fn of(recording: &dyn Recording) -> Outcome {
+        match recording.coverage().damaged {
+            true => Outcome::Failed,
+            false => Outcome::Fine,
+        }
+    }
+
+    /// Returns `other` in place of [`Outcome::Fine`].
+    pub fn or(self, other: Outcome) -> Outcome {
+        match self {
+            Outcome::Fine => other,
+            outcome => outcome,
+        }
+    }
+
     /// Returns [`Outcome::Found`] in place of [`Outcome::Fine`] if something was found.
     pub fn with(self, found: bool) -> Outcome {
-        match self {
-            Outcome::Fine if found => Outcome::Found,
-            outcome => outcome,
+        match found {
+            true => self.or(Outcome::Found),
+            false => self,
         }
     }
 }

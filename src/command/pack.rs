@@ -7,14 +7,14 @@ use crate::cli::files;
 use crate::cli::outcome::Outcome;
 use crate::cli::recordings;
 use crate::cli::terminal::{print_text, say};
-use crate::compress::{Attachment, attach, in_place};
+use crate::compress::{attach, in_place};
 use crate::error::{Context, Result};
 use crate::fleet::{self, RankSummary};
+use crate::function_names;
 use crate::output::escape::shown;
 use crate::output::units::bytes;
-use crate::recording::{self, Code, Opened, is_compressed, is_packed};
+use crate::recording::{self, Opened, is_compressed, is_packed};
 use crate::run::on_disk;
-use crate::symbols::Options;
 use crate::top::{is_in_use, running};
 use gpushim_trace::Trace;
 use gpushim_trace::attached::{self, Attached};
@@ -23,8 +23,8 @@ use gpushim_trace::regular::open_regular;
 /// Pack traces of runs that have ended, under their names, and attach what other machines need to
 /// read them: the names of the functions, and the summary.
 ///
-/// `gpushim run` packs traces and attaches the summary when the program ends. The names are found in
-/// the program's files, so attach them where these are.
+/// `gpushim run` does so when the program ends. The names are found in the program's files: pack a
+/// trace of `LD_PRELOAD` where these are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   gpushim pack               # the newest trace here
@@ -42,8 +42,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Outcome> {
     let paths = files::named_or_newest(&args.files)?;
-    let mut outcome = Outcome::Fine;
-    let opened = recordings::each_in_turn(&paths, recording::open_trace, |path, trace| {
+    recordings::each(&paths, recording::open_trace, |path, trace| {
         // A trace without facts does not name its process.
         let is_mapped = path
             .canonicalize()
@@ -53,14 +52,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
                 "{} is of a process that still runs: not packed",
                 path.display()
             ));
-            outcome = Outcome::Failed;
-            return Ok(());
+            return Ok(Outcome::Failed);
         }
-        pack(args, path, trace)
-    })?;
-    Ok(match opened {
-        Outcome::Fine => outcome,
-        other => other,
+        let outcome = Outcome::of(&*trace);
+        pack(args, path, trace)?;
+        Ok(outcome)
     })
 }
 
@@ -72,9 +68,11 @@ fn pack(args: &Args, path: &Path, trace: Opened<Trace>) -> Result<()> {
     let mut attachments = Vec::new();
     let mut done = String::new();
     if !args.no_names && !has(path, Attached::Symbols)? {
-        let (names, said) = names(&trace, &args.debug_dir);
-        attachments.extend(names);
-        done = said;
+        let names = function_names::attachment(&trace, &args.debug_dir, |problem| say(&problem));
+        if let Some((names, said)) = names {
+            attachments.push(names);
+            done = said;
+        }
     }
     // Its pages must not be mapped when the file goes.
     drop(trace);
@@ -111,29 +109,4 @@ fn pack(args: &Args, path: &Path, trace: Opened<Trace>) -> Result<()> {
 fn has(path: &Path, kind: Attached) -> Result<bool> {
     let read = open_regular(path).and_then(|(file, _)| attached::read(&file, kind));
     Ok(read.context(format!("pack {}", path.display()))?.is_some())
-}
-
-/// The names of the functions in the stacks of a trace, and how many there are, in words.
-fn names(trace: &Opened<Trace>, debug_dirs: &[PathBuf]) -> (Option<Attachment>, String) {
-    let code = Code::of(trace);
-    if code.addresses.is_empty() {
-        return (None, String::new());
-    }
-    let options = Options {
-        debug_dirs: debug_dirs.to_vec(),
-        ..Options::default()
-    };
-    let mut symbolizer = code.symbolizer(trace.path(), options);
-    let names = symbolizer.pack(code.addresses.iter().copied());
-    for problem in symbolizer.problems() {
-        say(problem);
-    }
-    let said = format!(
-        ", the functions of {} of {} addresses, in {} modules",
-        names.addresses(),
-        code.addresses.len(),
-        names.modules()
-    );
-    let attachment = (Attached::Symbols, names.to_text().into_bytes());
-    (Some(attachment), said)
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 
 use super::files::{self, quoted};
 use super::situation::{ALL, Situation, parse};
@@ -10,6 +10,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{print_plain, print_text};
 use crate::error::{Result, failed};
 use crate::output::table::{Align, Table};
+use crate::run::child::{self, End};
 
 /// Record a small sample training with a memory fault, and say what gpushim finds in it.
 ///
@@ -68,7 +69,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         OsString::from(situation.name),
     ];
     let ran = start(&gpushim, &words, Some(libraries))?;
-    if !ran.success() {
+    if ran != End::Code(0) {
         return Err(failed!("run the demo: the sample program ended with {ran}"));
     }
     if args.open {
@@ -105,13 +106,15 @@ fn show(line: &str) -> Result<()> {
     print_plain(&format!("\n$ {line}\n"))
 }
 
-/// Runs this command with other words, and waits for it.
-fn start(gpushim: &Path, words: &[OsString], libraries: Option<OsString>) -> Result<ExitStatus> {
+/// Runs this command with other words, and waits for it, also after Ctrl-C. Variables that would
+/// leave it without a trace are not passed on.
+fn start(gpushim: &Path, words: &[OsString], libraries: Option<OsString>) -> Result<End> {
     let mut command = Command::new(gpushim);
     command.args(words);
+    command.env_remove("GPUSHIM").env_remove("GPUSHIM_TRACE");
     if let Some(libraries) = libraries {
         command.env("LD_LIBRARY_PATH", libraries);
     }
-    let status = command.status();
-    status.map_err(|error| failed!("run {}: {error}", gpushim.display()))
+    let ended = child::run(&mut command).map(|(_, end)| end);
+    ended.map_err(|error| failed!("run {}: {error}", gpushim.display()))
 }

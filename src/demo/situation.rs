@@ -66,5 +66,6 @@ pub const ALL: [Situation; 9] = [
 /// No situation has the name.
 pub fn parse(name: &str) -> Result<&'static Situation, String> {
     let found = ALL.iter().find(|one| one.name == name);
-    found.ok_or_else(|| "no such situation; `gpushim demo --list` has them".to_string())
+    let names = ALL.map(|one| one.name).join(", ");
+    found.ok_or_else(|| format!("no such situation; there are {names}"))
 }

@@ -78,7 +78,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         if is_json {
             write!(out, "]}}")?;
         }
-        Ok(())
+        Ok(Outcome::of(&*trace))
     })?;
     if is_json {
         writeln!(out, "{end}")?;

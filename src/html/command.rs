@@ -56,10 +56,11 @@ pub fn main(args: &Args) -> Result<Outcome> {
     }
     let mut opened = Vec::new();
     let paths = files::named_or_newest(&named)?;
-    let outcome = recordings::each_on_its_own(&paths, recording::open, |_, recording| {
+    let outcome = recordings::each(&paths, recording::open, |_, recording| {
         let given = args.iteration.find_in_all(&*recording)?;
+        let outcome = Outcome::of(&*recording);
         opened.push((recording, given));
-        Ok(())
+        Ok(outcome)
     })?;
     let recordings: Vec<(&dyn Recording, Option<&Given>)> = opened
         .iter()

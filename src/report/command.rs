@@ -59,7 +59,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
     let worst = jobs.iter().filter_map(Fleet::worst).map(Path::to_path_buf);
     let paths: Vec<PathBuf> = worst.chain(sorted.runs).collect();
     let (mut reports, mut beside) = (Vec::new(), None);
-    let outcome = recordings::each_on_its_own(&paths, progress::open, |path, recording| {
+    let outcome = recordings::each(&paths, progress::open, |path, recording| {
         let given = args.iteration.find_in_all(&*recording)?;
         let mut report = Report::of(&*recording, given.as_ref());
         let finding = if is_alone {
@@ -72,7 +72,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         report.findings.extend(finding);
         report.findings.sort_by_key(Finding::rank);
         reports.push(report);
-        Ok(())
+        Ok(Outcome::of(&*recording))
     })?;
     let stands_out = jobs.iter().any(Fleet::is_found);
     let is_whole = jobs.iter().all(|job| job.unreadable.is_empty());

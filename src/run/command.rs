@@ -14,7 +14,9 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{of_stderr, say, say_lines};
 use crate::compress;
 use crate::error::{Result, failed};
-use crate::fleet;
+use crate::fleet::{self, RankSummary};
+use crate::function_names;
+use crate::recording;
 use gpushim_config::{AUTOPSY, Autopsy, Resolved, rank};
 
 /// Run a program and record its GPU memory, with the call stack of each allocation; when it ends,
@@ -190,6 +192,8 @@ impl Args {
     }
 }
 
+/// The likeness of two words, 0 to 1, above which one is taken for the other misspelt.
+const LIKE: f64 = 0.8;
 /// The variable of `--no-stacks`.
 const STACKS: &str = "GPUSHIM_STACKS";
 /// The variable of `--pool` and `--policy`.
@@ -222,10 +226,12 @@ pub fn main(args: &Args) -> Result<Outcome> {
     };
     if program.as_encoded_bytes().starts_with(b"-") {
         return Err(failed!(
-            "use {}: `gpushim run` has no such option; `gpushim run --help` lists them",
-            Path::new(program).display()
+            "use {}: `gpushim run` has no such option{}; `gpushim run --help` lists them",
+            Path::new(program).display(),
+            meant(&program.to_string_lossy())
         ));
     }
+    refuse_python_file(Path::new(program))?;
     let mut command = Command::new(program);
     command.args(rest).env(
         "LD_PRELOAD",
@@ -280,11 +286,8 @@ pub fn main(args: &Args) -> Result<Outcome> {
         let its = ranks
             .iter()
             .find(|(path, _)| path == trace && !args.no_summary);
-        let attachments: Option<Result<_>> = its.map(|(_, rank)| fleet::attachment(rank));
-        let finished = attachments
-            .transpose()
-            .and_then(|one| compress::finish(trace, !args.no_pack, one.as_slice()));
-        let problem = finished.err();
+        let its = its.map(|(_, rank)| rank);
+        let problem = finish(trace, !args.no_pack, its).err();
         problems.extend(problem.map(|problem| format!("{problem}; it stays as it was written")));
     }
     if let Some(summary) = summary.as_mut().filter(|_| !is_silent) {
@@ -300,6 +303,19 @@ pub fn main(args: &Args) -> Result<Outcome> {
         End::Code(code) => Outcome::Code(code),
         End::Signal { number, .. } => Outcome::Killed(number),
     })
+}
+
+/// Attaches a summary to a trace of which the process has ended, and packs it with the names of its
+/// functions, if it is to be packed.
+fn finish(trace: &Path, packs: bool, summary: Option<&RankSummary>) -> Result<()> {
+    let summary = summary.map(fleet::attachment).transpose()?;
+    let mut attachments: Vec<_> = summary.into_iter().collect();
+    if packs {
+        let opened = recording::open_trace(trace)?;
+        let names = function_names::attachment(&opened, &[], |_| ());
+        attachments.extend(names.map(|(names, _)| names));
+    }
+    compress::finish(trace, packs, &attachments)
 }
 
 /// Returns true if the end of the program is worth a message. The shell's message is enough for a
@@ -340,6 +356,35 @@ fn refuse_unusable(args: &Args, resolved: &Resolved) -> Result<()> {
     ))
 }
 
+/// The option that a word without its `=VALUE` is most like, in words; empty if none is like it.
+fn meant(word: &str) -> String {
+    let word = word.trim_start_matches('-');
+    let word = word.split('=').next().unwrap_or_default();
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
+    let options = command.get_arguments().filter_map(clap::Arg::get_long);
+    let likeness = |option: &&str| strsim::jaro_winkler(option, word);
+    let closest = options.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let is_like = |option: &&str| likeness(option) > LIKE;
+    let meant = closest
+        .filter(is_like)
+        .map(|option| format!(" (is --{option} meant?)"));
+    meant.unwrap_or_default()
+}
+
+/// A file of Python that names no interpreter: the kernel cannot start it, and a shell reads it as
+/// its own language.
+fn refuse_python_file(program: &Path) -> Result<()> {
+    let is_python = program.extension().is_some_and(|is| is == "py");
+    let begin = || std::fs::read(program).unwrap_or_default();
+    match is_python && program.is_file() && !begin().starts_with(b"#!") {
+        true => Err(failed!(
+            "run {0}: it is a file of Python, no program; type `gpushim run python {0}`",
+            program.display()
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The gpushim library first, so that its symbols are found before the symbols of others.
 fn preload(library: &Path, existing: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_os_string();
@@ -353,6 +398,33 @@ fn preload(library: &Path, existing: Option<OsString>) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_option_is_named() {
+        assert_eq!(meant("--limt"), " (is --limit meant?)");
+        assert_eq!(meant("--takover=torch"), " (is --takeover meant?)");
+        assert_eq!(meant("--xyz"), "");
+    }
+
+    #[test]
+    fn a_file_of_python_is_no_program() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            path
+        };
+        let plain = write("train.py", "import os\n");
+        let error = refuse_python_file(&plain).expect_err("refused").to_string();
+        let typed = format!("type `gpushim run python {}`", plain.display());
+        assert!(error.ends_with(&typed), "{error}");
+        let others = [
+            write("a.py", "#!/usr/bin/python3\n"),
+            write("train", ""),
+            "no.py".into(),
+        ];
+        assert!(others.iter().all(|path| refuse_python_file(path).is_ok()));
+    }
 
     #[test]
     fn an_existing_preload_is_kept_behind_ours() {

@@ -15,9 +15,11 @@ use crate::recording::{self, CallSite};
 use crate::report::{Finding, HeldAtPeak, Report};
 
 /// Lines at most, with the one that names the trace.
-pub const LINES: usize = 8;
+pub const LINES: usize = 10;
 /// Findings that are shown.
 const FINDINGS: usize = 2;
+/// Lines of a finding at most.
+const OF_FINDING: usize = 6;
 /// Traces that are looked into: opening more takes longer than a user waits at the end of a run.
 const MOST: usize = 64;
 /// Most events that are analysed, about four seconds of work. Of traces with more, the ring is
@@ -126,7 +128,7 @@ impl Summary {
         }
         lines.append(&mut headline);
         let findings = report.findings.iter().take(FINDINGS);
-        let room = room / findings.len().max(1);
+        let room = (room / findings.len().max(1)).min(OF_FINDING);
         for (index, finding) in findings.enumerate() {
             lines.extend(of_finding(index + 1, finding, room, width, is_coloured));
         }
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_in_at_most_eight_lines_of_any_width() {
+    fn a_leak_in_few_lines_of_any_width() {
         let summary = summary(1 << 20);
         for width in [40, 60, 80, 110, 200] {
             let lines = summary.lines(width, false);

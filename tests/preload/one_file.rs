@@ -45,6 +45,9 @@ fn a_short_run_leaves_one_small_file_in_a_folder_that_was_made() {
     assert!(bytes <= 200 << 10, "{bytes}");
     let summary = attached::read(&file, Attached::Summary).expect("read");
     assert!(summary.is_some_and(|text| text.starts_with(b"{")));
+    let names = attached::read(&file, Attached::Symbols).expect("read");
+    let names = String::from_utf8(names.expect("names")).expect("text");
+    assert!(names.contains("main"), "{names}");
     let said = report(&outcome, "a/b/run.trace");
     assert!(
         said.contains(" recorded\n") && !said.contains("damage"),
