@@ -26,6 +26,8 @@ SERVED = {
     "cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocFromPoolAsync",
     "cuMemAllocFromPoolAsync_ptsz", "cuMemFreeAsync", "cuMemFreeAsync_ptsz", "cuMemGetAddressRange_v2",
     "cuPointerGetAttribute", "cuPointerGetAttributes", "cuMemPoolTrimTo", "cuMemRetainAllocationHandle",
+    # Without descriptors, if it is refused with them.
+    "cuMemCreate",
     # It stands in for the size of an allocation only, or for a graph's memory.
     "cuMemGetHandleForAddressRange", "cuIpcGetMemHandle",
 }

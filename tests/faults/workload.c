@@ -423,6 +423,8 @@ static void shared(CUhandle memory) {
     CUhandle other = 0;
     void *external = NULL;
     int descriptor = -1;
+    AllocationProp props;
+    C(cuMemGetAllocationPropertiesFromHandle, L(&props), L(memory));
     if (C(cuMemExportToShareableHandle, L(&descriptor), L(memory), 1, 0) != SUCCESS) return;
     if (C(cuMemImportFromShareableHandle, L(&other), descriptor, 1) == SUCCESS) C(cuMemRelease, L(other));
     ExternalMemory wanted = {.kind = 1, .descriptor = descriptor, .size = 2 * MIB};
@@ -523,6 +525,8 @@ static void passing(void) {
     }
     if (getenv("STANDIN_LACKS")) return;
     if (C(cuMemAddressReserve, L(&reserved), L(4 * MIB), 0, 0, 0) != SUCCESS) return;
+    AllocationProp plain = {.type = 1, .location = {1, 0}};
+    if (C(cuMemCreate, L(&memory), L(2 * MIB), L(&plain), 0) == SUCCESS) C(cuMemRelease, L(memory));
     if (C(cuMemCreate, L(&memory), L(2 * MIB), L(&props), 0) == SUCCESS) {
         if (C(cuMemMap, L(reserved), L(2 * MIB), 0, L(memory), 0) == SUCCESS) {
             if (C(cuMemSetAccess, L(reserved), L(2 * MIB), L(&access), 1) == SUCCESS)

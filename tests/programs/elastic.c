@@ -138,14 +138,15 @@ static void questions(void) {
     CUdeviceptr ends[] = {first.at, second.at + 5, first.at + 15 * MIB};
     for (int i = 0; i < 3; i++) {
         uint64_t start = 0, size = 0, pointer = 0;
-        int type = 0, device = -1;
+        int type = 0, device = -1, capable = 0;
         OK(cuPointerGetAttribute(&start, 11, ends[i]));
         OK(cuPointerGetAttribute(&size, 12, ends[i]));
         OK(cuPointerGetAttribute(&pointer, 3, ends[i]));
         OK(cuPointerGetAttribute(&type, 2, ends[i]));
         OK(cuPointerGetAttribute(&device, 9, ends[i]));
-        printf("attributes: %d, %llu bytes, %d, type %d on %d\n", start == first.at, (unsigned long long)size,
-               pointer == ends[i], type, device);
+        OK(cuPointerGetAttribute(&capable, 10, ends[i]));
+        printf("attributes: %d, %llu bytes, %d, type %d on %d, IPC %d\n", start == first.at, (unsigned long long)size,
+               pointer == ends[i], type, device, capable);
     }
     refusals(base, bytes);
     look(first);

@@ -10,12 +10,12 @@
 
 enum { MEMORY = 2 * MIB, BLOCK = 8192 };
 
-/* A reply with pieces, or a refusal by the driver (`kind` 2, its code in place of the number of pieces). */
-struct reply { uint32_t kind, total; uint64_t memory, offset, piece; };
+/* A reply with pieces, or a refusal by the driver (`kind` 2, its code in place of the number of pieces that follow). */
+struct reply { uint32_t kind, rest; uint64_t memory, offset, at, piece; };
 /* What stands in a handle. */
 struct token { char magic[8]; uint32_t process, zero; unsigned char name[16], secret[16]; uint64_t block, bytes; };
 
-static struct reply reply = {0, 1, MEMORY, 4096, MEMORY};
+static struct reply reply = {0, 0, MEMORY, 4096, 0, MEMORY};
 static struct token token = {"gpushim\1", 0, 0, {0}, {0}, 1, BLOCK};
 
 static int listening(void) {
@@ -38,7 +38,7 @@ static void answer(int peer, int memory) {
         memcpy(CMSG_DATA(first), &memory, sizeof memory);
     }
     /* Other processes of the user may ask for memory, in packets of 28 bytes: they are hung up on. */
-    while (recv(peer, request, sizeof request, 0) == 32 && sendmsg(peer, &message, MSG_NOSIGNAL) > 0) {}
+    while (recv(peer, request, sizeof request, 0) == 36 && sendmsg(peer, &message, MSG_NOSIGNAL) > 0) {}
     close(peer);
 }
 
@@ -59,8 +59,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(lie, "nothing")) token.bytes = 0;
     else if (!strcmp(lie, "memory")) reply.memory = UINT64_MAX - 4095;
     else if (!strcmp(lie, "piece")) reply.piece = UINT64_MAX - 4095;
-    else if (!strcmp(lie, "empty")) reply.piece = 0, reply.total = UINT32_MAX;
-    else if (!strcmp(lie, "success")) reply.kind = 2, reply.total = 0;
+    else if (!strcmp(lie, "empty")) reply.piece = 0, reply.rest = UINT32_MAX;
+    else if (!strcmp(lie, "place")) reply.at = UINT64_MAX - MEMORY + 1;
+    else if (!strcmp(lie, "again")) reply.rest = 1;
+    else if (!strcmp(lie, "success")) reply.kind = 2;
     else TRUE(!strcmp(lie, "none"));
     TRUE(syscall(SYS_getrandom, token.name, sizeof token.name, 0) == sizeof token.name);
     int listener = listening();

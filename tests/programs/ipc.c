@@ -1,5 +1,5 @@
 /* Memory shared with other processes by cuIpcGetMemHandle: `many`, `killed`, `stale`, `dead`, `orphan`, `raw-orphan`, `user`, `network`, `plain`.
-   `unheard` may make no sockets. Importers are forked before CUDA is used, and do what they are told through a pipe. */
+   It is of cuMemAlloc, or mapped by this program if the word `mapped` follows. `unheard` may make no sockets. Importers are forked before CUDA is used, and do what they are told through a pipe. */
 #include "program.h"
 #include <errno.h>
 #include <dirent.h>
@@ -165,6 +165,36 @@ static void end(struct importer *one) {
     close(one->from);
 }
 
+static int is_mapped;
+
+/* A block of cuMemAlloc, or of pieces of one page that this program maps. */
+static CUdeviceptr made(size_t bytes) {
+    AllocationProp prop = {.type = 1, .location = {1, 0}};
+    AccessDesc both = {{1, 0}, 3};
+    CUdeviceptr block = 0;
+    if (!is_mapped) return allocate(bytes);
+    size_t all = (bytes + PAGE - 1) / PAGE * PAGE;
+    OK(cuMemAddressReserve(&block, all, 0, 0, 0));
+    for (size_t at = 0; at < all; at += PAGE) {
+        CUhandle piece = 0;
+        OK(cuMemCreate(&piece, PAGE, &prop, 0));
+        OK(cuMemMap(block + at, PAGE, 0, piece, 0));
+        OK(cuMemRelease(piece));
+    }
+    OK(cuMemSetAccess(block, all, &both, 1));
+    return block;
+}
+
+static void unmake(CUdeviceptr block, size_t bytes) {
+    size_t all = (bytes + PAGE - 1) / PAGE * PAGE;
+    if (!is_mapped) {
+        OK(cuMemFree_v2(block));
+        return;
+    }
+    OK(cuMemUnmap(block, all));
+    OK(cuMemAddressFree(block, all));
+}
+
 static struct task exported(CUdeviceptr block, size_t bytes, unsigned seed) {
     struct task task = {.bytes = bytes, .offset = block % PAGE, .seed = seed};
     fill(block, bytes, seed);
@@ -189,7 +219,7 @@ static void many(void) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct task task[LIVE];
         for (unsigned i = 0; i < LIVE; i++) {
-            block[i] = allocate(size_of(i));
+            block[i] = made(size_of(i));
             task[i] = exported(block[i], size_of(i), round * LIVE + i);
         }
         for (unsigned i = 0; i < LIVE; i++) {
@@ -202,7 +232,7 @@ static void many(void) {
             }
             if (!before) before = settled_descriptors();
         }
-        for (unsigned i = 0; i < LIVE; i++) OK(cuMemFree_v2(block[i]));
+        for (unsigned i = 0; i < LIVE; i++) unmake(block[i], size_of(i));
     }
     printf("# handles %d wrong %u failed %u\n# least %ld most %ld\n", LIVE * ROUNDS, wrong, failed, least, most);
     /* The last one first: it has the earlier ones' pipes. */
@@ -217,7 +247,7 @@ static void killed(void) {
     struct importer last = importer();
     for (int i = 0; i < ROUND; i++) some[i] = importer();
     start();
-    CUdeviceptr block = allocate(64 * MIB);
+    CUdeviceptr block = made(64 * MIB);
     struct task task = exported(block, 64 * MIB, 1);
     tell(&last, &task);
     struct answer first = answer_of(&last);
@@ -236,7 +266,7 @@ static void killed(void) {
     printf("# first %d last %d wrong %u\n", first.open, answer.open, answer.wrong);
     printf("# beyond %ld\n", first.beyond);
     printf("# ms %u descriptors %d\n", answer.ms, settled_descriptors() - before + 2 * ROUND);
-    OK(cuMemFree_v2(block));
+    unmake(block, 64 * MIB);
     end(&last);
 }
 
@@ -244,14 +274,14 @@ static void killed(void) {
 static void stale(void) {
     struct importer one = importer();
     start();
-    CUdeviceptr block = allocate(4 * MIB);
+    CUdeviceptr block = made(4 * MIB);
     struct task task = exported(block, 4 * MIB, 1);
     tell(&one, &task);
     int first = answer_of(&one).open;
-    OK(cuMemFree_v2(block));
+    unmake(block, 4 * MIB);
     tell(&one, &task);
     int freed = answer_of(&one).open;
-    CUdeviceptr next = allocate(4 * MIB);
+    CUdeviceptr next = made(4 * MIB);
     tell(&one, &task);
     int reused = answer_of(&one).open;
     struct task other = exported(next, 4 * MIB, 2);
@@ -260,7 +290,7 @@ static void stale(void) {
     printf("open: %d, freed: %d, reused: %d\n", first, freed, reused);
     printf("another at this address: %d, wrong %u\n", answer.open, answer.wrong);
     printf("# same address %d same handle %d\n", next == block, !memcmp(&task.handle, &other.handle, 64));
-    OK(cuMemFree_v2(next));
+    unmake(next, 4 * MIB);
     end(&one);
 }
 
@@ -297,7 +327,7 @@ static void dead(pid_t (*how)(void)) {
     pid_t exporter = fork();
     if (exporter == 0) {
         start();
-        task = exported(allocate(4 * MIB), 4 * MIB, 1);
+        task = exported(made(4 * MIB), 4 * MIB, 1);
         pid_t child = how();
         if (child == 0) {
             for (int fd = 0; fd < 3; fd++) close(fd);
@@ -329,15 +359,15 @@ static void dead(pid_t (*how)(void)) {
 /* Bytes that the exporter's socket answers to a request with the right secret; 0: it hung up. */
 static long asked(const IpcHandle *handle) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char request[32] = {0}, reply[400];
+    char request[36] = {0}, reply[600];
     int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "gpushim-ipc-");
     for (int i = 16; i < 32; i++)
         length += snprintf(address.sun_path + 1 + length, 3, "%02x", (unsigned char)handle->bytes[i]);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
     if (connect(fd, (struct sockaddr *)&address, size)) return -errno;
-    memcpy(request + 8, handle->bytes + 48, 8);
-    memcpy(request + 16, handle->bytes + 32, 16);
+    memcpy(request + 12, handle->bytes + 48, 8);
+    memcpy(request + 20, handle->bytes + 32, 16);
     if (send(fd, request, sizeof request, MSG_NOSIGNAL) < 0) return 0;
     long got = recv(fd, reply, sizeof reply, 0);
     close(fd);
@@ -367,7 +397,7 @@ static void user(void) {
         _exit(0);
     }
     start();
-    task = exported(allocate(4 * MIB), 4 * MIB, 1);
+    task = exported(made(4 * MIB), 4 * MIB, 1);
     printf("# root 1 own %ld\n", asked(&task.handle));
     fflush(stdout);
     TRUE(write(channel[1], &task, sizeof task) == (ssize_t)sizeof task);
@@ -397,7 +427,7 @@ static void network(void) {
         _exit(0);
     }
     start();
-    task = exported(allocate(4 * MIB), 4 * MIB, 1);
+    task = exported(made(4 * MIB), 4 * MIB, 1);
     TRUE(write(channel[1], &task, sizeof task) == (ssize_t)sizeof task);
     waitpid(child, NULL, 0);
 }
@@ -405,7 +435,7 @@ static void network(void) {
 /* A process without the shim has the handle. */
 static void plain(const char *self) {
     start();
-    struct task task = exported(allocate(4 * MIB), 4 * MIB, 1);
+    struct task task = exported(made(4 * MIB), 4 * MIB, 1);
     char text[2 * 64 + 1];
     for (int i = 0; i < 64; i++) sprintf(text + 2 * i, "%02x", (unsigned char)task.handle.bytes[i]);
     fflush(stdout);
@@ -452,6 +482,7 @@ static void read_two(const char *text, const char *place) {
 int main(int argc, char **argv) {
     TRUE(argc >= 2);
     const char *how = argv[1];
+    is_mapped = argc == 3 && !strcmp(argv[2], "mapped");
     if (!strcmp(how, "many")) many();
     else if (!strcmp(how, "killed")) killed();
     else if (!strcmp(how, "stale")) stale();

@@ -7,8 +7,10 @@ use std::collections::HashMap;
 pub struct Block {
     /// Address of its beginning.
     pub address: u64,
+    /// Size in bytes, with what is not part of it in between.
+    pub bytes: u64,
     /// Serial number. Other blocks at this address have or had another one.
-    pub serial: u32,
+    pub serial: u64,
 }
 
 /// Exported blocks. Freed blocks stay until [`Exports::add`] finds that there are many.
@@ -55,7 +57,11 @@ mod tests {
     #[test]
     fn a_block_keeps_its_number_and_no_other_gets_it() {
         let mut exports = Exports::default();
-        let block = |address, serial| Block { address, serial };
+        let block = |address, serial| Block {
+            address,
+            bytes: 512,
+            serial,
+        };
         let first = exports.add(block(512, 1), |_| true);
         assert_eq!(exports.add(block(512, 1), |_| true), first);
         assert_ne!(exports.add(block(512, 2), |_| true), first);
@@ -68,12 +74,14 @@ mod tests {
         let mut exports = Exports::default();
         let kept = Block {
             address: 512,
+            bytes: 512,
             serial: 0,
         };
         let number = exports.add(kept, |_| true);
         for serial in 1..100_000 {
             let now = Block {
                 address: 1024,
+                bytes: 512,
                 serial,
             };
             exports.add(now, |block| block == kept);

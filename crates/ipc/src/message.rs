@@ -22,8 +22,8 @@ pub struct Request {
     pub secret: Random,
     /// Number of the block in the token.
     pub block: u64,
-    /// The first wanted piece, counted from 0.
-    pub first: u32,
+    /// Bytes of the memory before the first wanted piece.
+    pub from: u64,
 }
 
 /// A request to give memory of a device back to its driver. The reply is the number of bytes given
@@ -42,14 +42,14 @@ const ASKS_ROOM: u32 = 1;
 
 impl Ask {
     /// Most bytes that a request has.
-    pub(crate) const SIZE: usize = 32;
+    pub(crate) const SIZE: usize = 36;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Ask::SIZE);
         match self {
             Ask::Pieces(request) => {
                 bytes.extend(ASKS_PIECES.to_ne_bytes());
-                bytes.extend(request.first.to_ne_bytes());
+                bytes.extend(request.from.to_ne_bytes());
                 bytes.extend(request.block.to_ne_bytes());
                 bytes.extend(request.secret);
             }
@@ -66,10 +66,10 @@ impl Ask {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Ask> {
         let (kind, rest) = bytes.split_first_chunk()?;
         match (u32::from_ne_bytes(*kind), rest.len()) {
-            (ASKS_PIECES, 28) => Some(Ask::Pieces(Request {
-                first: u32::from_ne_bytes(rest[..4].try_into().ok()?),
-                block: u64::from_ne_bytes(rest[4..12].try_into().ok()?),
-                secret: rest[12..].try_into().ok()?,
+            (ASKS_PIECES, 32) => Some(Ask::Pieces(Request {
+                from: u64::from_ne_bytes(rest[..8].try_into().ok()?),
+                block: u64::from_ne_bytes(rest[8..16].try_into().ok()?),
+                secret: rest[16..].try_into().ok()?,
             })),
             (ASKS_ROOM, 24) => Some(Ask::Room(Room {
                 bytes: u64::from_ne_bytes(rest[..8].try_into().ok()?),
@@ -85,6 +85,8 @@ impl Ask {
 pub struct Piece<F> {
     /// Descriptor of the memory.
     pub file: F,
+    /// Bytes before it, with the pieces and the gaps there.
+    pub at: u64,
     /// Number of bytes of the memory.
     pub bytes: u64,
 }
@@ -92,13 +94,13 @@ pub struct Piece<F> {
 /// A reply with pieces of a block.
 #[derive(Debug)]
 pub struct Reply<F> {
-    /// Number of all pieces of the block.
-    pub total: u32,
-    /// Bytes of all pieces of the block.
+    /// Number of pieces that follow these.
+    pub rest: u32,
+    /// Bytes from the first piece of the block to the end of the last one.
     pub bytes: u64,
     /// Bytes of the first piece before the block.
     pub offset: u64,
-    /// Pieces from the requested one on, as many as fit.
+    /// Pieces from the requested place on, as many as fit.
     pub pieces: Vec<Piece<F>>,
 }
 
@@ -119,22 +121,25 @@ const GONE: u32 = 1;
 const DRIVER: u32 = 2;
 /// Bytes of a reply before the sizes of its pieces.
 const HEAD: usize = 24;
+/// Bytes of a piece in a reply.
+const PIECE: usize = 16;
 /// Most bytes that a reply has.
-pub(crate) const REPLY: usize = HEAD + 8 * BATCH;
+pub(crate) const REPLY: usize = HEAD + PIECE * BATCH;
 
 /// Encodes a reply, without its descriptors.
 pub(crate) fn encode<F>(reply: &Result<Reply<F>, Refused>) -> Vec<u8> {
-    let (kind, total, bytes, offset) = match reply {
-        Ok(reply) => (PIECES, reply.total, reply.bytes, reply.offset),
+    let (kind, rest, bytes, offset) = match reply {
+        Ok(reply) => (PIECES, reply.rest, reply.bytes, reply.offset),
         Err(Refused::Gone) => (GONE, 0, 0, 0),
         Err(Refused::Driver(code)) => (DRIVER, *code, 0, 0),
     };
     let mut all = Vec::with_capacity(REPLY);
     all.extend(kind.to_ne_bytes());
-    all.extend(total.to_ne_bytes());
+    all.extend(rest.to_ne_bytes());
     all.extend(bytes.to_ne_bytes());
     all.extend(offset.to_ne_bytes());
     for piece in reply.iter().flat_map(|reply| &reply.pieces) {
+        all.extend(piece.at.to_ne_bytes());
         all.extend(piece.bytes.to_ne_bytes());
     }
     all
@@ -144,23 +149,24 @@ pub(crate) fn encode<F>(reply: &Result<Reply<F>, Refused>) -> Vec<u8> {
 pub(crate) fn decode<F>(bytes: &[u8], files: Vec<F>) -> Option<Result<Reply<F>, Refused>> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let total = word(4)?;
+    let rest = word(4)?;
     match word(0)? {
         PIECES => {}
         GONE => return Some(Err(Refused::Gone)),
         // 0 would mean success.
-        DRIVER if total != 0 => return Some(Err(Refused::Driver(total))),
+        DRIVER if rest != 0 => return Some(Err(Refused::Driver(rest))),
         _ => return None,
     }
-    if bytes.len() != HEAD + 8 * files.len() {
+    if bytes.len() != HEAD + PIECE * files.len() {
         return None;
     }
-    let pieces = files.into_iter().enumerate().map(|(at, file)| {
-        let bytes = long(HEAD + 8 * at)?;
-        Some(Piece { file, bytes })
+    let pieces = files.into_iter().enumerate().map(|(index, file)| {
+        let at = long(HEAD + PIECE * index)?;
+        let bytes = long(HEAD + PIECE * index + 8)?;
+        Some(Piece { file, at, bytes })
     });
     Some(Ok(Reply {
-        total,
+        rest,
         bytes: long(8)?,
         offset: long(16)?,
         pieces: pieces.collect::<Option<_>>()?,
@@ -174,8 +180,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn requests_are_read_as_they_were_written(secret: Random, block: u64, first: u32) {
-            for ask in [Ask::Pieces(Request { secret, block, first }), Ask::Room(Room { device: secret, bytes: block })] {
+        fn requests_are_read_as_they_were_written(secret: Random, block: u64, from: u64) {
+            for ask in [Ask::Pieces(Request { secret, block, from }), Ask::Room(Room { device: secret, bytes: block })] {
                 let written = ask.encode();
                 prop_assert!(written.len() <= Ask::SIZE);
                 prop_assert_eq!(Ask::decode(&written), Some(ask));
@@ -185,14 +191,15 @@ mod tests {
 
         #[test]
         fn replies_are_read_as_they_were_written(
-            total: u32, bytes: u64, offset: u64, sizes in prop::collection::vec(any::<u64>(), 0..=BATCH),
+            rest: u32, bytes: u64, offset: u64,
+            sizes in prop::collection::vec(any::<(u64, u64)>(), 0..=BATCH),
         ) {
-            let pieces: Vec<_> = sizes.iter().map(|&bytes| Piece { file: (), bytes }).collect();
-            let written = encode(&Ok(Reply { total, bytes, offset, pieces }));
+            let pieces: Vec<_> = sizes.iter().map(|&(at, bytes)| Piece { file: (), at, bytes }).collect();
+            let written = encode(&Ok(Reply { rest, bytes, offset, pieces }));
             prop_assert!(written.len() <= REPLY);
             let read = decode(&written, vec![(); sizes.len()]).expect("a reply").expect("pieces");
-            prop_assert_eq!((read.total, read.bytes, read.offset), (total, bytes, offset));
-            prop_assert_eq!(read.pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>(), sizes.clone());
+            prop_assert_eq!((read.rest, read.bytes, read.offset), (rest, bytes, offset));
+            prop_assert_eq!(read.pieces.iter().map(|piece| (piece.at, piece.bytes)).collect::<Vec<_>>(), sizes.clone());
             prop_assert!(decode(&written, vec![(); sizes.len() + 1]).is_none());
         }
 

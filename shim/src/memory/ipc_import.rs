@@ -18,12 +18,11 @@ use crate::cuda::device::{self, Cuda};
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, INVALID_CONTEXT, INVALID_VALUE, check};
 use crate::cuda::{context, green};
+use crate::memory::physical::DESCRIPTOR;
 use crate::memory::{context_drain, ipc_export};
 
 /// The driver's `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag, which the driver demands.
 const LAZY_PEER_ACCESS: u32 = sys::CUipcMem_flags_enum::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
-/// The driver's `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
-const DESCRIPTOR: u32 = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 
 /// A block of another process that is mapped here.
 struct Import {
@@ -35,12 +34,14 @@ struct Import {
     range: Range,
 }
 
-/// Reserved addresses, the bytes of them that have memory, and the bytes before the block.
+/// Reserved addresses of an import, and the memory in them.
 #[derive(Clone, Copy)]
 struct Range {
     base: u64,
     bytes: u64,
+    /// Bytes before the block, which begins within the first piece.
     offset: u64,
+    /// Bytes up to the end of the last piece of memory.
     mapped: u64,
 }
 
@@ -115,21 +116,18 @@ fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
         mapped: 0,
     };
     let mut fill = || {
-        let mut seen = 0_u32;
         loop {
-            let before = seen;
-            for piece in reply.pieces.drain(..) {
-                place(driver, &mut range, piece)?;
-                seen = seen.saturating_add(1);
-            }
-            if range.mapped == range.bytes {
-                return driver.allow(range.base, range.bytes, &[device]);
-            }
             // A wrong answer of the exporter must not keep this thread for ever.
-            if seen == before || seen >= reply.total {
+            if reply.pieces.is_empty() {
                 return Err(INVALID_VALUE);
             }
-            reply = ask(&link, token, seen)?;
+            for piece in reply.pieces.drain(..) {
+                place(driver, &mut range, piece, device)?;
+            }
+            if reply.rest == 0 {
+                return Ok(());
+            }
+            reply = ask(&link, token, range.mapped)?;
         }
     };
     let filled = fill();
@@ -137,12 +135,12 @@ fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
     Ok(range)
 }
 
-/// Asks for the pieces of a block, beginning with the piece of this number.
-fn ask(link: &Link, token: &Token, first: u32) -> Result<Reply<OwnedFd>, CUresult> {
+/// Asks for the pieces of a block that lie behind this many bytes.
+fn ask(link: &Link, token: &Token, from: u64) -> Result<Reply<OwnedFd>, CUresult> {
     let request = Request {
         secret: token.secret,
         block: token.block,
-        first,
+        from,
     };
     let reply = link.fetch(&request);
     let reply = reply.map_err(|error| unreachable(token, &error))?;
@@ -152,9 +150,16 @@ fn ask(link: &Link, token: &Token, first: u32) -> Result<Reply<OwnedFd>, CUresul
     })
 }
 
-/// Maps one piece behind the mapped ones.
-fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), CUresult> {
-    let mapped = range.mapped.checked_add(piece.bytes);
+/// Maps one piece behind the mapped ones, for a device.
+fn place(
+    driver: &Cuda,
+    range: &mut Range,
+    piece: Piece<OwnedFd>,
+    device: i32,
+) -> Result<(), CUresult> {
+    let Piece { at, bytes, .. } = piece;
+    let is_behind = at >= range.mapped && bytes > 0;
+    let mapped = at.checked_add(bytes).filter(|_| is_behind);
     let mapped = mapped.filter(|mapped| *mapped <= range.bytes);
     let mapped = mapped.ok_or(INVALID_VALUE)?;
     let mut handle = 0;
@@ -162,13 +167,13 @@ fn place(driver: &Cuda, range: &mut Range, piece: Piece<OwnedFd>) -> Result<(), 
     // SAFETY: `handle` is ours to write; the descriptor is passed by value, and stays ours.
     let call = || unsafe { real::cuMemImportFromShareableHandle(&mut handle, file, DESCRIPTOR) };
     check(relaxed(|| thread::call(call)))?;
-    let result = driver.map(range.base + range.mapped, piece.bytes, handle);
+    let result = driver.map(range.base + at, bytes, handle);
     // The mapping keeps the memory.
     // SAFETY: the handle was made here, and is given back once.
     thread::call(|| unsafe { real::cuMemRelease(handle) });
     result?;
     range.mapped = mapped;
-    Ok(())
+    driver.allow(range.base + at, bytes, &[device])
 }
 
 /// Gives memory and addresses back to the driver. No work uses them.

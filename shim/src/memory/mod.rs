@@ -8,7 +8,8 @@
 //!   these for memory.
 //! * `elastic` serves the segments of PyTorch's own allocator.
 //! * `driver` is the driver as the pools see it.
-//! * `passthrough` forwards requests that no pool serves.
+//! * `passthrough` forwards requests that no pool serves, and `mappings` knows the program's own
+//!   mapped memory.
 
 pub mod activity;
 pub mod caches;
@@ -28,6 +29,7 @@ pub mod ipc_import;
 pub mod ipc_server;
 pub mod limit;
 pub mod make_room;
+pub mod mappings;
 pub mod memory_info;
 pub mod miss;
 pub mod owner;

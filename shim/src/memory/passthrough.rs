@@ -13,7 +13,7 @@ use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, Handle, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, green};
 use crate::memory::limit::{self, Claim, Place};
-use crate::memory::{context_drain, driver_pools, make_room, policy, shortage};
+use crate::memory::{context_drain, driver_pools, make_room, mappings, policy, shortage};
 use crate::record::events;
 
 /// One allocation of the driver.
@@ -338,18 +338,16 @@ pub fn free(address: u64, stream: u64, call: impl FnOnce() -> u32) -> u32 {
 /// Frees all mappings in a range by the driver, as [`free`].
 pub fn unmap(address: u64, bytes: u64, call: impl FnOnce() -> u32) -> u32 {
     events::driver_ns();
-    let (mut entries, mut at) = (Vec::new(), address);
-    while at < address.saturating_add(bytes)
-        && let Some(entry) = forget(at)
-    {
-        entries.push((at, entry));
-        at += entry.0.size;
-    }
+    let taken = mappings::take(address..address.saturating_add(bytes));
+    let entries: Vec<_> = taken.iter().map(|(at, _)| (*at, forget(*at))).collect();
     let result = thread::timed(call);
+    if result != SUCCESS {
+        mappings::restore(taken);
+    }
     for (at, entry) in entries {
         match result {
-            SUCCESS => freed(at, Some(entry), 0),
-            _ => restore(at, Some(entry)),
+            SUCCESS => freed(at, entry, 0),
+            _ => restore(at, entry),
         }
     }
     result

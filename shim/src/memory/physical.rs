@@ -7,10 +7,14 @@ use gpushim_config::Elastic;
 
 use crate::base::{settings, thread};
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, OUT_OF_MEMORY, check};
+use crate::cuda::types::{CUresult, OUT_OF_MEMORY, SUCCESS, check};
 use crate::cuda::{context, device, devices, primary};
 use crate::memory::limit::{self, Place};
-use crate::memory::policy;
+use crate::memory::{mappings, policy};
+
+/// The driver's `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
+pub const DESCRIPTOR: u32 =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 
 /// Returns a context of the device: the current one, or the primary one.
 pub fn context_on(device: i32) -> Option<Context> {
@@ -50,8 +54,7 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     properties.location.id = device;
     properties.allocFlags.gpuDirectRDMACapable = devices::is_rdma_capable(device).into();
     if is_shareable(device) {
-        properties.requestedHandleTypes =
-            sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        properties.requestedHandleTypes.0 = DESCRIPTOR;
     }
     let claim = limit::reserve(device, bytes).ok_or(OUT_OF_MEMORY)?;
     let mut handle = 0;
@@ -64,6 +67,38 @@ pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
     check(thread::timed(create)?)?;
     claim.keep(Place::of_physical(handle), bytes);
     Ok(handle)
+}
+
+/// Makes physical memory of a device as the program asks, but with descriptors: other processes can
+/// then be given it.
+///
+/// # Safety
+/// `properties` is not null; the contract of `cuMemCreate`.
+pub unsafe fn create_for_program(
+    handle: *mut u64,
+    bytes: usize,
+    properties: *const sys::CUmemAllocationProp,
+    flags: u64,
+) -> CUresult {
+    // SAFETY: not null, and the caller's structure.
+    let mut asked = unsafe { properties.read() };
+    let special = asked.allocFlags.usage != 0 || asked.allocFlags.compressionType != 0;
+    let has_it = asked.requestedHandleTypes.0 & DESCRIPTOR != 0;
+    if !policy::is_off() && !special && !has_it && devices::has_descriptors(asked.location.id) {
+        asked.requestedHandleTypes.0 |= DESCRIPTOR;
+        // SAFETY: the caller's arguments, but for the properties, which live through the call.
+        let result = unsafe { real::cuMemCreate(handle, bytes, &asked, flags) };
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the handle.
+            mappings::made_plain(unsafe { *handle });
+        }
+        // Another refusal may be due to the descriptors.
+        if matches!(result, SUCCESS | OUT_OF_MEMORY) {
+            return result;
+        }
+    }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemCreate(handle, bytes, properties, flags) }
 }
 
 /// Makes physical memory on a NUMA node of the host, for a device, and returns its handle.

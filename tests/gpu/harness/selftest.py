@@ -82,6 +82,8 @@ def good(argv, shim, env):
         stdout = f"wrong 0\nrefused {12 if refusing else 0}\nother process 0\n"
         if refusing:
             return Outcome(0, stdout, "gpushim: IPC is not possible\nrefused: RuntimeError: no\n", 1.0)
+    elif program == "torch_all_reduce.py":
+        stdout = f"wrong 0\nrefused {0 if shim or configurations.CONF not in env else 2}\n"
     elif program in ("torch_peers.py", "ipc_paged.py"):
         stdout = "wrong 0\n"
     elif program == "torch_turns.py":

@@ -5,7 +5,7 @@ import sys
 
 from . import survey
 from .basics import first_difference
-from .configurations import NATIVE, OURS, Configuration, missing, said, why
+from .configurations import EXPANDABLE, NATIVE, OURS, Configuration, missing, said, why
 from .jobs import together
 from .session import GPU
 from .shortages import AUTOPSY, NAMED, Wrong, autopsy
@@ -14,6 +14,8 @@ BLOCKS = Configuration("blocks", {"GPUSHIM_POLICY": "blocks"}, True)
 VMM = Configuration("vmm", {"GPUSHIM_POLICY": "vmm"}, True)
 # Pages move whether or not memory is short.
 ELASTIC = Configuration("elastic", {"GPUSHIM_POLICY": "off", "GPUSHIM_ELASTIC": "on"}, True)
+
+POOL_EXPANDABLE = Configuration("auto, expandable", EXPANDABLE.env | {"GPUSHIM_POLICY": "auto"}, True)
 
 
 def gpus():
@@ -35,6 +37,7 @@ def run(session, built, count=None):
     def python(program, *more):
         return [sys.executable, GPU / program, *more]
 
+    reduce = python("torch_all_reduce.py")
     ddp, peers, ipc = python("torch_ddp.py"), python("torch_peers.py"), python("torch_ipc.py")
     together(session, "two", {
         "DDP over NCCL, 50 steps": lambda: equal(session, "DDP over NCCL, 50 steps", ddp, OURS, "weights 1"),
@@ -45,6 +48,8 @@ def run(session, built, count=None):
         "IPC, vmm": lambda: equal(session, "IPC, vmm", ipc, VMM, "wrong 0\nrefused 0"),
         "IPC, elastic": lambda: equal(session, "IPC, elastic", ipc, ELASTIC, "wrong 0\nrefused 0"),
         "IPC of pages": lambda: equal(session, "IPC of pages", python("ipc_paged.py"), VMM, "wrong 0"),
+        "all-reduce, elastic": lambda: equal(session, "all-reduce, elastic", reduce, ELASTIC, "wrong 0\nrefused 0"),
+        "all-reduce, expandable": lambda: reduced(session, "all-reduce, expandable", reduce),
         "DDP, one rank out of memory": lambda: dying(session, "DDP, one rank out of memory", python("torch_dying_rank.py")),
         # PyTorch's backend has no IPC of its own and refuses before anybody is asked.
         "IPC, takeover": lambda: refused(session, "IPC, takeover", ipc, OURS),
@@ -70,6 +75,17 @@ def equal(session, name, argv, ours, needed=""):
         problems.append("no stream-ordered allocation in the traces: nothing was taken over")
     lines = f"{len(shimmed.stdout.splitlines())} lines equal natively, {count} stream-ordered allocations, {natively.seconds:.1f} s -> {shimmed.seconds:.1f} s"
     session.result("two", name, "FAIL" if problems else "PASS", "; ".join(problems or [lines]))
+
+
+def reduced(session, name, argv):
+    """Expandable segments: natively CUDA has no handle of them, over ours every sum is right."""
+    natively = EXPANDABLE.run(session, name, argv, timeout=120)
+    shimmed = POOL_EXPANDABLE.run(session, name, argv, timeout=120)
+    if missing(session, "two", name, [(EXPANDABLE.name, natively), (POOL_EXPANDABLE.name, shimmed)]):
+        return
+    right = (natively.stdout, shimmed.stdout) == ("wrong 0\nrefused 2\n", "wrong 0\nrefused 0\n")
+    lines = "; ".join(" ".join(outcome.stdout.split()) for outcome in (natively, shimmed))
+    session.result("two", name, "PASS" if right else "FAIL", f"{lines}; {natively.stderr.strip()[-100:]}")
 
 
 def dying(session, name, argv):

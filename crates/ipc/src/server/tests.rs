@@ -55,12 +55,14 @@ fn of_three_and_sixty(request: &Request) -> Result<Reply<OwnedFd>, Refused> {
         let bytes = u64::from(number);
         Piece {
             file: file.into(),
+            at: 2 * bytes,
             bytes,
         }
     };
-    let pieces = (request.first..63).take(BATCH).map(piece).collect();
+    let first = request.from.div_ceil(2) as u32;
+    let pieces: Vec<_> = (first..63).take(BATCH).map(piece).collect();
     Ok(Reply {
-        total: 63,
+        rest: 63 - first - pieces.len() as u32,
         bytes: 1,
         offset: 2,
         pieces,
@@ -73,10 +75,11 @@ fn all_of(link: &Link, server: &Server) {
         let request = Request {
             secret: server.secret,
             block: 1,
-            first: seen,
+            from: 2 * u64::from(seen),
         };
         let reply = link.fetch(&request).expect("an answer").expect("pieces");
-        assert_eq!((reply.total, reply.bytes, reply.offset), (63, 1, 2));
+        assert_eq!((reply.bytes, reply.offset), (1, 2));
+        assert_eq!(seen + reply.pieces.len() as u32 + reply.rest, 63);
         assert!(!reply.pieces.is_empty());
         for piece in reply.pieces {
             let mut number = [0; 4];
@@ -84,7 +87,10 @@ fn all_of(link: &Link, server: &Server) {
                 .read_exact(&mut number)
                 .expect("its contents");
             assert_eq!(u32::from_ne_bytes(number), seen);
-            assert_eq!(piece.bytes, u64::from(seen));
+            assert_eq!(
+                (piece.at, piece.bytes),
+                (2 * u64::from(seen), u64::from(seen))
+            );
             seen += 1;
         }
     }
@@ -100,7 +106,7 @@ fn pieces_arrive_by_either_socket() {
         let other = Request {
             secret: server.secret,
             block: 2,
-            first: 0,
+            from: 0,
         };
         let refused = link.fetch(&other).expect("an answer");
         assert_eq!(refused.expect_err("another block"), Refused::Gone);
@@ -119,7 +125,7 @@ fn a_wrong_secret_and_a_wrong_packet_end_the_connection() {
             link.fetch(&Request {
                 secret,
                 block: 1,
-                first: 0
+                from: 0
             })
             .is_err()
         );

@@ -162,6 +162,9 @@ declare! {
     );
     fn cuPointerSetAttribute(value: *const c_void, attribute: c_int, address: DevicePtr);
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void);
+    fn cuMemGetAllocationPropertiesFromHandle(
+        properties: *mut sys::CUmemAllocationProp, handle: c_ulonglong,
+    );
     fn cuImportExternalMemory(
         memory: *mut Handle, descriptor: *const sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     );

@@ -16,7 +16,7 @@ use crate::memory::caches::{self, News};
 use crate::memory::limit::{self, Place};
 use crate::memory::owner::{self, Owner};
 use crate::memory::registry::RegisteredPool;
-use crate::memory::{elastic, ipc_export, ipc_import, passthrough, reservations};
+use crate::memory::{elastic, ipc_export, ipc_import, mappings, passthrough, reservations};
 use crate::record::events;
 
 /// Notes that others may now reach this memory. Its free must then reach the driver.
@@ -115,8 +115,10 @@ driver_hooks! {
         let result = unsafe { real::cuIpcGetMemHandle(handle, address) };
         if result == SUCCESS {
             exported(Class::Ipc, address);
+            return result;
         }
-        result
+        // The driver has no handle of memory that the program mapped itself.
+        token(handle, address, || result)
     }
     /// Opens another process's allocation (CUDA 4 to 10).
     fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
@@ -192,7 +194,9 @@ driver_hooks! {
         let result = unsafe { real::cuMemRetainAllocationHandle(handle, address) };
         if result == SUCCESS {
             // SAFETY: the driver wrote the handle.
-            limit::share(Place::of_physical(unsafe { *handle }));
+            let handle = unsafe { *handle };
+            limit::share(Place::of_physical(handle));
+            mappings::retained(handle, address as u64);
             exported(Class::Vmm, address as u64);
         }
         result

@@ -3,15 +3,17 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use gpushim_alloc::Context;
 use gpushim_trace::Class;
 
-use crate::cuda::context;
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, NOWHERE, SUCCESS};
+use crate::cuda::{context, device};
 use crate::hooks::driver::external;
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::owner::{self, Owner};
-use crate::memory::{elastic, ipc_export};
+use crate::memory::physical::{self, DESCRIPTOR};
+use crate::memory::{elastic, ipc_export, mappings};
 
 /// The driver's `CU_POINTER_ATTRIBUTE_…`, by number.
 const CONTEXT: c_int = 1;
@@ -62,6 +64,12 @@ fn id(owner: &Owner) -> Option<u64> {
     }
 }
 
+/// True if other processes can be given memory of a segment in a context.
+fn is_shareable(context: Context) -> bool {
+    let device = device::driver().ordinal_of(context);
+    device.is_ok_and(physical::is_shareable)
+}
+
 /// Returns the driver's answer for its own memory, if it would give another one here.
 fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
     // Stream-ordered memory belongs to no context, and no network card reaches it (measured on an
@@ -79,6 +87,7 @@ fn right(owner: &Owner, attribute: c_int, address: DevicePtr) -> Option<Value> {
     Some(match attribute {
         IS_LEGACY_CUDA_IPC_CAPABLE => Value::Int(match owner {
             Owner::Pool(pool, block) => ipc_export::is_possible(pool, block).into(),
+            Owner::Segment(_, context) => is_shareable(*context).into(),
             _ => 0,
         }),
         SYNC_MEMOPS => Value::Int(owner.context().is_some_and(context::has_sync_memops).into()),
@@ -111,6 +120,12 @@ unsafe fn amend(owner: &Owner, attribute: c_int, address: DevicePtr, value: *mut
         return;
     }
     let right = match owner {
+        Owner::Driver if attribute != ALLOWED_HANDLE_TYPES => None,
+        Owner::Driver => mappings::is_plain_at(address).then(|| {
+            // SAFETY: the driver wrote 64 bits there.
+            let with_descriptors = unsafe { value.cast::<u64>().read_unaligned() };
+            Value::Wide(with_descriptors & !u64::from(DESCRIPTOR))
+        }),
         // The driver's answer for an address without memory is the address itself.
         Owner::Nobody if attribute == HOST_POINTER => Some(Value::Wide(address)),
         _ => right(owner, attribute, address),
@@ -179,7 +194,7 @@ driver_hooks! {
             // SAFETY: as above.
             unsafe { real::cuPointerGetAttributes(count, attributes, values, address) }
         });
-        if result == SUCCESS && !matches!(owner, Owner::Driver) {
+        if result == SUCCESS {
             for at in 0..count as usize {
                 // SAFETY: the driver read as many of each and wrote the values.
                 unsafe { amend(&owner, *attributes.add(at), address, *values.add(at)) };
@@ -196,6 +211,8 @@ driver_hooks! {
             Owner::Driver | Owner::Whole(..) => {}
             _ if attribute != SYNC_MEMOPS => return INVALID_VALUE,
             _ => {
+                // A network card is about to reach the memory: all of a segment must stay.
+                elastic::pin(address);
                 if let Some(result) = set_sync_memops(&owner, value.cast()) {
                     return result;
                 }

@@ -1,6 +1,6 @@
 //! Virtual memory management: records the program's own mappings.
 
-use std::ffi::c_ulonglong;
+use std::ffi::{c_uint, c_ulonglong, c_void};
 
 use cudarc::driver::sys;
 use gpushim_trace::Class;
@@ -11,7 +11,8 @@ use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
 use crate::memory::limit::{self, Place};
 use crate::memory::passthrough::{self, Request};
-use crate::memory::{owner, reservations};
+use crate::memory::physical::{self, DESCRIPTOR};
+use crate::memory::{mappings, owner, reservations};
 
 /// The driver's `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
@@ -30,18 +31,48 @@ driver_hooks! {
         let device = on_device.then(|| unsafe { (*properties).location.id });
         let request = Request { device, ..Request::new(class, bytes as u64) };
         // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
-        let call = || unsafe { real::cuMemCreate(handle, bytes, properties, flags) };
+        let call = || unsafe {
+            match on_device {
+                true => physical::create_for_program(handle, bytes, properties, flags),
+                false => real::cuMemCreate(handle, bytes, properties, flags),
+            }
+        };
         // SAFETY: the driver wrote the handle.
         passthrough::allocate(request, call, || unsafe { (*handle, bytes as u64) })
     }
     /// Releases physical memory, which is freed once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
+        let was_plain = mappings::released(handle);
         // SAFETY: as above.
         let result = passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) });
         if result == SUCCESS {
             limit::give(Place::of_physical(handle));
+        } else if was_plain {
+            mappings::made_plain_again(handle);
         }
         result
+    }
+    /// Returns what physical memory was asked for with.
+    fn cuMemGetAllocationPropertiesFromHandle(
+        properties: *mut sys::CUmemAllocationProp, handle: c_ulonglong,
+    ) {
+        // SAFETY: as above.
+        let result = unsafe { real::cuMemGetAllocationPropertiesFromHandle(properties, handle) };
+        if result == SUCCESS && mappings::is_plain(handle) {
+            // SAFETY: the driver has just written it.
+            unsafe { (*properties).requestedHandleTypes.0 &= !DESCRIPTOR };
+        }
+        result
+    }
+    /// Makes a handle of physical memory for another process, of a kind that was asked for.
+    fn cuMemExportToShareableHandle(
+        shared: *mut c_void, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong,
+    ) {
+        if kind == DESCRIPTOR && mappings::is_plain(handle) {
+            return INVALID_VALUE;
+        }
+        // SAFETY: as above.
+        unsafe { real::cuMemExportToShareableHandle(shared, handle, kind, flags) }
     }
     /// Frees addresses of the program's own reservation.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
@@ -56,7 +87,13 @@ driver_hooks! {
         let request = Request { source, ..Request::new(Class::VmmMap, bytes as u64) };
         // SAFETY: as above.
         let call = || unsafe { real::cuMemMap(address, bytes, offset, handle, flags) };
-        elsewhere(address, bytes, || passthrough::allocate(request, call, || (address, bytes as u64)))
+        elsewhere(address, bytes, || {
+            let result = passthrough::allocate(request, call, || (address, bytes as u64));
+            if result == SUCCESS {
+                mappings::mapped(address, bytes as u64, handle);
+            }
+            result
+        })
     }
     /// Unmaps physical memory from an address.
     fn cuMemUnmap(address: DevicePtr, bytes: usize) {
