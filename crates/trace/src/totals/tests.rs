@@ -13,6 +13,7 @@ pub fn stripes<W>(count: usize, word: impl Fn() -> W) -> Vec<Stripe<W>> {
     };
     let stripe = || Stripe {
         owner: word(),
+        own_time: std::array::from_fn(|_| word()),
         unused: std::array::from_fn(|_| word()),
         rows: std::array::from_fn(|_| row()),
     };
