@@ -10,9 +10,9 @@ use std::ffi::CStr;
 pub struct CudaStream {
     /// PyTorch's `c10::DeviceType`.
     pub kind: i8,
-    /// Ordinal of the device.
+    /// Ordinal of the device, as the driver and `CUDA_VISIBLE_DEVICES` give it.
     pub device: i8,
-    /// Number of the stream.
+    /// PyTorch's own number: 0 for the default stream, and no handle of the driver.
     pub id: i64,
 }
 

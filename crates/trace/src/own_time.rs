@@ -5,7 +5,7 @@ use crate::clock::Calibration;
 /// Calls into the library, some of which were timed. The driver's own time is not part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnTime {
-    /// Number of calls.
+    /// Calls up to the last timed one of each thread.
     pub calls: u64,
     /// Number of those that were timed.
     pub timed: u64,

@@ -1,9 +1,9 @@
 //! Walks that a thread has made before, found again by the words of the stack that they depend on.
 //!
-//! A walk from a frame outwards depends on the frame's instruction and stack pointer, on its frame
-//! pointer if a caller is found by it, and on words of the stack further out: return addresses and
-//! saved frame pointers. As long as these are the same and no code has changed, the walk is the
-//! same. The words of all walks are [`Paths`] from the first function of the thread inwards.
+//! A walk from a frame outwards depends on the registers of the frame, and on words of the stack
+//! further out. These are return addresses and saved frame pointers. As long as all are the same and
+//! no code has changed, the walk is the same. The words of all walks are [`Paths`] from the first
+//! function of the thread inwards.
 //!
 //! After each walk, the walks that followed it the last two times are compared with the stack. A
 //! comparison waits for all words at once. A walk goes from one word to the next and waits for

@@ -1,4 +1,4 @@
-//! Mistakes that tests plant in the proof that two walks are the same, to see that they notice them.
+//! Planted mistakes in the proof that two walks are the same. Tests must notice each of them.
 
 /// Condition of the proof, left out by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -148,8 +148,8 @@ impl<'a> Noted<'a> {
         noted
     }
 
-    /// Returns the words that the walk depends on, innermost first, without those that it shares
-    /// with the last one. `None` if they do not tell it apart from every other walk.
+    /// Returns the words that the walk depends on, innermost first. The outer words of the last walk
+    /// are left out. `None` if other walks may have the same words.
     pub fn words(&self) -> Option<&[Cell<Word>]> {
         let notes = self.notes.get(..self.count.get())?;
         let mut is_bp_used = self.uses_first_bp.get();

@@ -146,7 +146,7 @@ fn same<const N: usize>(path: &[u8], storm: &mut Storm) {
 
 thread_local!(static INNER: Cell<Option<*mut (dyn FnMut() + 'static)>> = const { Cell::new(None) });
 
-/// Calls what `INNER` has.
+/// Runs the rest of a path, inside a handler or a coroutine.
 fn inner() {
     if let Some(call) = INNER.take() {
         // SAFETY: `with_inner` put it there, whose caller still has it.
