@@ -4,6 +4,7 @@ pub mod events;
 pub mod known_stacks;
 pub mod maintenance;
 pub mod outside;
+pub mod own_time;
 pub mod owners;
 pub mod pause;
 pub mod phase;
