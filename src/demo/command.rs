@@ -106,12 +106,15 @@ fn show(line: &str) -> Result<()> {
     print_plain(&format!("\n$ {line}\n"))
 }
 
-/// Runs this command with other words, and waits for it, also after Ctrl-C. Variables that would
-/// leave it without a trace are not passed on.
+/// Runs this command with other words, and waits for it, also after Ctrl-C. Variables that leave a
+/// run without a trace are not passed on.
 fn start(gpushim: &Path, words: &[OsString], libraries: Option<OsString>) -> Result<End> {
     let mut command = Command::new(gpushim);
     command.args(words);
-    command.env_remove("GPUSHIM").env_remove("GPUSHIM_TRACE");
+    command.env_remove("GPUSHIM");
+    if std::env::var_os("GPUSHIM_TRACE").is_some_and(|value| value == "off") {
+        command.env_remove("GPUSHIM_TRACE");
+    }
     if let Some(libraries) = libraries {
         command.env("LD_LIBRARY_PATH", libraries);
     }
