@@ -141,7 +141,8 @@ def test_the_variables_of_the_job_record_a_program(root, tmp_path):
         env[one["name"]] = re.sub(r"^(/\w+)", lambda found: folders[found[1]], one["value"])
     run(PROGRAM, env)
     (trace,) = tmp_path.glob("*.trace")
-    assert "train.py" in run([root / "bin/gpushim", "report", trace], codes=(0, 1))
+    report = run([root / "bin/gpushim", "report", trace], codes=(0, 1))
+    assert "train.py" in report and "policy off" in report
 
 
 def test_the_task_prolog_has_a_task_recorded(root, tmp_path):
@@ -154,6 +155,8 @@ def test_the_task_prolog_has_a_task_recorded(root, tmp_path):
     env = dict(bare, **dict(re.fullmatch(r"export (\w+)=(.*)", line).groups() for line in lines))
     run(PROGRAM, env)
     assert [one.name for one in tmp_path.glob("*.trace")] == ["7-1-3.trace"]
+    assert "policy off" in run([root / "bin/gpushim", "report", tmp_path / "7-1-3.trace"], codes=(0, 1))
+    assert "export GPUSHIM_POLICY=vmm" in run([prolog], {**asked, "GPUSHIM_POLICY": "vmm"}).splitlines()
     assert run([prolog], {**asked, "LD_PRELOAD": "libdl.so.2"}).splitlines()[0].endswith("libgpushim.so:libdl.so.2")
     lonely = tmp_path / "share/gpushim/slurm/task-prolog"
     lonely.parent.mkdir(parents=True)

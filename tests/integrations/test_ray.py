@@ -22,7 +22,7 @@ class Worker:
         return os.getpid()
 
 library, traces = LIBRARY, os.getcwd() + "/%h-%p.trace"
-variables = {"LD_PRELOAD": library, "GPUSHIM_TRACE": traces, "GPUSHIM_STACKS": "all"}
+variables = {"LD_PRELOAD": library, "GPUSHIM_POLICY": "off", "GPUSHIM_TRACE": traces, "GPUSHIM_STACKS": "all"}
 ray.init(num_cpus=2, include_dashboard=False, **({"runtime_env": {"env_vars": variables}} if library else {}))
 workers = [Worker.remote(os.path.dirname(driver.__file__)) for _ in range(2)]
 driver.tell(ray.get([worker.step.remote() for worker in workers]))

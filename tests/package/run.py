@@ -25,9 +25,9 @@ ROOT = HERE.parent.parent
 sys.dont_write_bytecode = True
 SHARED = (
     "man/man1/gpushim.1", "man/man1/gpushim-report.1", "bash-completion/completions/gpushim", "zsh/site-functions/_gpushim",
-    "fish/vendor_completions.d/gpushim.fish", "gpushim/slurm/task-prolog",
+    "fish/vendor_completions.d/gpushim.fish",
 )
-"""What the wheel brings for the shell and for Slurm, below share/ of its environment."""
+"""What the wheel brings for the shell, below share/ of its environment."""
 PYTHONS = ("3.9", "3.13")
 """Versions in whose fresh environments the demo is run."""
 DEMO_S = 60
@@ -142,7 +142,7 @@ class Packages:
         said = run([python_there, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, "-rs", HERE], self.env)
         print("wheel: its Python package and pytest plugin:", said.strip().splitlines()[-1])
         run([*pip, "uninstall", "--yes", "gpushim"])
-        left = [path for path in fresh.rglob("*") if "gpushim" in str(path.relative_to(fresh)) and not path.is_dir()]
+        left = [path for path in fresh.rglob("*") if "gpushim" in str(path.relative_to(fresh))]
         expect(not left, f"the wheel leaves {left} behind")
         return ""
 
@@ -210,7 +210,7 @@ class Packages:
         with tarfile.open(package) as archive:
             archive.extractall(self.work / "tarball")
         folder = only(self.work / "tarball", "*")
-        for path in ("lib/gpushim/demo/situations.py", "THIRD-PARTY.md", "LICENSE-MIT", "README.md", "docs/install.md", "share/man/man1/gpushim.1"):
+        for path in ("lib/gpushim/demo/situations.py", "THIRD-PARTY.md", "LICENSE-MIT", "README.md", "docs/install.md", "share/man/man1/gpushim.1", "share/gpushim/slurm/task-prolog"):
             expect((folder / path).is_file(), f"the tarball has no {path}")
         self.first_report("tarball", folder / "bin/gpushim", sys.executable)
         return ""
