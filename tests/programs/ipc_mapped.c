@@ -230,6 +230,8 @@ static void reduces(int in, int out, unsigned mine) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < WORDS; i++) words[i] = i * (mine + 1) + round;
         OK(cuMemcpyHtoD_v2(own, words, sizeof words));
+        /* So few bytes of pageable memory may still be on their way. */
+        OK(cuCtxSynchronize());
         TRUE(write(out, &go, 1) == 1 && read(in, &go, 1) == 1);
         if (round % 2) OK(cuGraphLaunch(exec, stream));
         else OK(cuMemcpyDtoDAsync_v2(result, other + theirs.offset, sizeof words, stream));
