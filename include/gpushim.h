@@ -77,8 +77,7 @@ int gpushim_usage(int kind, int device, unsigned long long *in_use, unsigned lon
 void gpushim_reset_peak(void);
 
 /* Figures of all pools, as many as `out` has room for; returns how many there are: live blocks, bytes handed out, cached,
-   held from the driver, held for graphs; stream-ordered pools, and queues of streams in them; nanoseconds spent in gpushim's own
-   code and the calls in which they were spent, both estimated from one call in about 16, 0 without a trace. */
+   held from the driver, held for graphs; stream-ordered pools, and queues of streams in them. */
 size_t gpushim_stats(unsigned long long *out, size_t room);
 
 /* Version, commit and build id of the library, on one line; the text stays valid. */

@@ -26,7 +26,6 @@ pub fn checks(trace: &Trace) -> Vec<Check> {
         },
         detail,
     ));
-    checks.extend(own_time(trace));
     for problem in trace.problems() {
         checks.push(Check::new("file", Verdict::Problem, problem.clone()));
     }
@@ -35,24 +34,6 @@ pub fn checks(trace: &Trace) -> Vec<Check> {
         checks.push(Check::new("facts", Verdict::Note, detail));
     }
     checks
-}
-
-/// The time that the run spent in the library. `None` if no call was timed.
-fn own_time(trace: &Trace) -> Option<Check> {
-    let own = trace.totals()?.own_time();
-    let last = trace.events().last()?.ns;
-    if own.timed == 0 || last == 0 {
-        return None;
-    }
-    let ns = own.ns(&trace.header().clock);
-    let detail = format!(
-        "{} ns a call, {:.2} % of the run: {} calls, {} of them timed, without the driver's own time",
-        ns / own.calls.max(1),
-        ns as f64 * 100.0 / last as f64,
-        own.calls,
-        own.timed
-    );
-    Some(Check::new("own time", Verdict::Ok, detail))
 }
 
 /// A fact of the shim as a check.

@@ -33,7 +33,6 @@ ROOTS = {
     "crates/config/src": [],
     "crates/descriptors/src": [],
     "crates/ipc/src": [],
-    "crates/torch/src": [],
     "crates/version/src": [],
     "src": [],
 }

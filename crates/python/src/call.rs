@@ -33,34 +33,23 @@ impl Call {
     /// middle of its table differs. The place is then shown with a wrong line.
     #[inline]
     pub fn key(&self, memory: &impl Memory, layout: &Layout) -> Option<[u64; KEY]> {
-        let [line, parts, content] = identity(memory, layout, self.code)?;
-        let place = u64::from(self.offset.cast_unsigned()) << 32 | line;
+        let word = |at: u64| memory.word(self.code.wrapping_add(at));
+        let first_line = memory.number(self.code.wrapping_add(layout.first_line))?;
+        let place =
+            u64::from(self.offset.cast_unsigned()) << 32 | u64::from(first_line.cast_unsigned());
+        if let Some(at) = layout.version {
+            let number = memory.number(self.code.wrapping_add(at))?;
+            if number != 0 {
+                // Each interpreter counts for itself. All of these words are in one cache line.
+                let number = u64::from(number.cast_unsigned());
+                return Some([self.code, place, number, word(layout.file)?]);
+            }
+        }
+        let [name, file, lines] = [word(layout.name)?, word(layout.file)?, word(layout.lines)?];
+        let parts = name ^ file.rotate_left(21) ^ lines.rotate_left(42);
+        let content = content(memory, layout, [name, file, lines])?;
         Some([self.code, place, parts, content])
     }
-}
-
-/// Returns what distinguishes a code object from every other one that is or was at its address, see
-/// [`Call::key`]. The first word is the first line.
-#[inline]
-pub fn identity(memory: &impl Memory, layout: &Layout, code: u64) -> Option<[u64; 3]> {
-    let word = |at: u64| memory.word(code.wrapping_add(at));
-    let line = memory.number(code.wrapping_add(layout.first_line))?;
-    let line = u64::from(line.cast_unsigned());
-    if let Some(at) = layout.version {
-        let number = memory.number(code.wrapping_add(at))?;
-        if number != 0 {
-            // Each interpreter counts for itself. All of these words are in one cache line.
-            let number = u64::from(number.cast_unsigned());
-            return Some([
-                line,
-                number,
-                memory.known_word(code.wrapping_add(layout.file))?,
-            ]);
-        }
-    }
-    let [name, file, lines] = [word(layout.name)?, word(layout.file)?, word(layout.lines)?];
-    let parts = name ^ file.rotate_left(21) ^ lines.rotate_left(42);
-    Some([line, parts, content(memory, layout, [name, file, lines])?])
 }
 
 /// Returns a hash of the content of name, file and table.

@@ -9,7 +9,7 @@ use crate::frames::{Step, steps};
 use crate::layout::Layout;
 use crate::memory::{Guarded, Kernel, Memory, Own};
 use crate::offsets::published;
-use crate::remembered::{self, Present, RememberedFrame};
+use crate::remembered::{self, RememberedFrame};
 use crate::symbols::{Symbols, this_thread};
 
 /// Result of checking the layout against the running interpreter.
@@ -297,42 +297,36 @@ impl Interpreter {
     }
 
     /// Puts the frames of a thread state into `into`, and returns their number.
-    /// [`Interpreter::present`] compares them later. `None` if not all fit, or if there may be
-    /// others.
+    /// [`Interpreter::has_still`] compares them later. `None` if not all fit, or if this version
+    /// does not allow the comparison.
     ///
     /// # Safety
     /// The conditions of [`Interpreter::walk`].
     pub unsafe fn remember(&self, state: State, into: &[Cell<RememberedFrame>]) -> Option<usize> {
+        self.layout.version?;
         // SAFETY: as in `walk`.
         let memory = unsafe { Own::new() };
-        let can_be = self.has_all(&memory, state);
-        can_be.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
+        let is_safe = state.is_held && self.is_own(&memory, state.address);
+        is_safe.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
     }
 
-    /// Prefetches memory that [`Interpreter::present`] reads.
+    /// Prefetches the memory that [`Interpreter::has_still`] reads.
     #[inline]
-    pub fn fetch(&self, frames: impl Iterator<Item = RememberedFrame>) {
+    pub fn fetch(&self, frames: &[Cell<RememberedFrame>]) {
         remembered::fetch_all(&self.layout, frames);
     }
 
-    /// Returns the frames of a thread state, for a comparison with those of
-    /// [`Interpreter::remember`]. `None` if there may be others.
+    /// True if a thread state has exactly these frames, which [`Interpreter::remember`] gave.
     ///
     /// # Safety
-    /// The conditions of [`Interpreter::walk`], until the last frame was compared.
+    /// The conditions of [`Interpreter::walk`].
     #[inline]
-    pub unsafe fn present(&self, state: State) -> Option<Present<'_, impl Memory>> {
+    pub unsafe fn has_still(&self, state: State, frames: &[Cell<RememberedFrame>]) -> bool {
         // SAFETY: as in `walk`.
         let memory = unsafe { Own::new() };
-        self.has_all(&memory, state)
-            .then(|| Present::new(memory, &self.layout, state.address))
-    }
-
-    /// True if all of the thread's frames are those of a thread state, and none can be freed
-    /// meanwhile.
-    #[inline]
-    fn has_all(&self, memory: &Own, state: State) -> bool {
-        state.is_held && self.is_own(memory, state.address) && self.is_innermost(state)
+        state.is_held
+            && self.is_own(&memory, state.address)
+            && remembered::are(&memory, &self.layout, state.address, frames)
     }
 
     /// Returns the key that distinguishes the place of a call from every other, see [`Call::key`].

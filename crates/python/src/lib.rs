@@ -31,4 +31,4 @@ pub use declined::{Declined, VERSIONS};
 pub use frames::Step;
 pub use interpreter::{Checked, Interpreter, State};
 pub use owners::{Method, Owners, Walk, Walked};
-pub use remembered::{Present, RememberedFrame};
+pub use remembered::RememberedFrame;

@@ -29,24 +29,6 @@ pub trait Memory {
         let mut bytes = [0];
         (is_plausible(at, 1) && self.read(at, &mut bytes)).then_some(bytes[0])
     }
-
-    /// Returns the word at an address that [`Memory::word`] returned one for before.
-    #[inline]
-    fn known_word(&self, at: u64) -> Option<u64> {
-        self.word(at)
-    }
-
-    /// Returns the byte at an address near one that was read before.
-    #[inline]
-    fn known_byte(&self, at: u64) -> Option<u8> {
-        self.byte(at)
-    }
-}
-
-impl<M: Memory> Memory for &M {
-    fn read(&self, at: u64, into: &mut [u8]) -> bool {
-        (*self).read(at, into)
-    }
 }
 
 /// Lowest address that may be mapped.
@@ -96,18 +78,6 @@ impl Memory for Own {
     fn number(&self, at: u64) -> Option<i32> {
         // SAFETY: as above.
         is_plausible(at, 4).then(|| unsafe { (at as *const i32).read_volatile() })
-    }
-
-    #[inline(always)]
-    fn known_word(&self, at: u64) -> Option<u64> {
-        // SAFETY: it was read before, so it is aligned and plausible, and mapped as above.
-        Some(unsafe { (at as *const u64).read_volatile() })
-    }
-
-    #[inline(always)]
-    fn known_byte(&self, at: u64) -> Option<u8> {
-        // SAFETY: who made this promised that it is mapped; volatile, since it belongs to others.
-        Some(unsafe { (at as *const u8).read_volatile() })
     }
 }
 

@@ -216,10 +216,7 @@ pub mod totals {
     pub const DEVICES: usize = 9;
     /// Layers, by the numbers of [`crate::Layer`].
     pub const LAYERS: usize = 5;
-    /// Offset in a stripe: the time that threads spent in the writer's process on its behalf, see
-    /// [`crate::OwnTime`]: `u64` calls, calls that were timed, their ticks.
-    pub const OWN_TIME_AT: usize = 8;
-    /// Offset of the first row in a stripe. The other words before it are private to the writer.
+    /// Offset of the first row in a stripe. The words before it are private to the writer.
     pub const ROWS_AT: usize = 64;
     /// Bytes of a row: `u64` allocations, bytes allocated, frees, bytes freed.
     pub const ROW_BYTES: usize = 32;

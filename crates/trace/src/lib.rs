@@ -58,7 +58,6 @@ pub mod layout;
 pub mod leb128;
 mod live;
 mod modules;
-mod own_time;
 mod owner;
 pub mod per_thread;
 pub mod perf_map;
@@ -88,7 +87,6 @@ pub use kind::Kind;
 pub use late_fact::add_fact;
 pub use live::{Numbers, Removed};
 pub use modules::{BuildId, Module};
-pub use own_time::OwnTime;
 pub use owner::{Kept, Occasion, OwnerWords, walk};
 pub use process::Facts;
 pub use reader::{

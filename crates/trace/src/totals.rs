@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use super::event::Layer;
 use super::layout::totals::{DEVICES, LAYERS, STRIPE_BYTES};
-use super::own_time::OwnTime;
 use super::ring::Word;
 use super::space::Room;
 
@@ -24,8 +23,7 @@ mod tests;
 pub struct Stripe<W> {
     /// 1 while a thread has the stripe.
     owner: W,
-    own_time: [W; 3],
-    unused: [W; 4],
+    unused: [W; 7],
     rows: [Row<W>; LAYERS * DEVICES],
 }
 
@@ -121,42 +119,6 @@ impl<'a, W: Word> Tally<'a, W> {
             add(count, 1);
             add(sum, bytes);
         }
-    }
-
-    /// Adds calls into the library, the last of which took these ticks. The claim is as in
-    /// [`Tally::add`].
-    pub fn add_own_time(&self, claim: &Claim, time: OwnTime) {
-        let mut index = claim.0.get();
-        if index >= self.stripes.len() {
-            index = self.claim(claim);
-        }
-        let words = self.stripes.get(index).map(|stripe| &stripe.own_time);
-        let values = [time.calls, time.timed, time.ticks];
-        // The shared stripe has other writers.
-        for (word, value) in words.into_iter().flatten().zip(values) {
-            word.fetch_add(value, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the sum over all threads.
-    pub fn own_time(&self) -> OwnTime {
-        let mut sum = OwnTime::default();
-        for (index, stripe) in self.stripes.iter().enumerate() {
-            // As in `live_bytes`.
-            if self.room.is_present(index * STRIPE_BYTES) {
-                let [calls, timed, ticks] =
-                    std::array::from_fn(|at| match stripe.own_time.get(at) {
-                        Some(word) => word.load(Ordering::Relaxed),
-                        None => 0,
-                    });
-                sum.add(OwnTime {
-                    calls,
-                    timed,
-                    ticks,
-                });
-            }
-        }
-        sum
     }
 
     /// Returns the bytes allocated and not freed, of a layer by device. The last entry stands for

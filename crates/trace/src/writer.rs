@@ -8,14 +8,13 @@ use gpushim_descriptors::Identity;
 use memmap2::MmapRaw;
 use parking_lot::Mutex;
 
-use super::clock::{self, Calibration, ClockSource, Pair};
+use super::clock::{self, ClockSource};
 use super::control::Panel;
 use super::error::Error;
 use super::event::{Class, Event, Layer};
 use super::layout::live::key;
 use super::layout::{self, cursor, facts, header};
 use super::live::{Live, Numbers, Removed};
-use super::own_time::OwnTime;
 use super::process;
 use super::ring::Ring;
 use super::space::{Room, Space};
@@ -363,31 +362,6 @@ impl Writer {
     /// Returns the absolute path of the file, with the suffix that it got if the name was taken.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Returns the clock of the records.
-    #[inline]
-    pub fn clock(&self) -> ClockSource {
-        self.clock
-    }
-
-    /// Adds time that the calling thread spent in the library.
-    pub fn add_own_time(&self, time: OwnTime) {
-        thread::add_own_time(&self.mapped, time);
-    }
-
-    /// Returns the calls into the library so far, and the time of all of them in ns.
-    pub fn own_time(&self) -> (OwnTime, u64) {
-        let own = self.mapped.tally.own_time();
-        let word = |at| self.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
-        let clock = Calibration {
-            start: Pair {
-                ticks: word(header::START_TICKS),
-                ns: word(header::START_NS),
-            },
-            later: self.clock.pair(),
-        };
-        (own, own.ns(&clock))
     }
 
     /// Returns the current ticks of the records' clock.

@@ -29,7 +29,6 @@ mod module;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod native;
 mod objects;
-mod paths;
 #[cfg(any(
     test,
     not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))
@@ -48,7 +47,6 @@ pub use native::{
     KnownWalks, Met, code_changed, module_of, on_new_module, parts_of, walk, walk_known,
 };
 pub use objects::each_object;
-pub use paths::{PathEnd, Paths};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 pub use portable::{
     KnownWalks, Met, code_changed, module_of, on_new_module, parts_of, walk, walk_known,

@@ -54,11 +54,6 @@ impl KnownWalks {
 
     /// Fills `frames` with the frames of a known walk.
     pub fn copy(&self, _met: Met, _frames: &mut Frames) {}
-
-    /// Returns how many frames were followed by rules: none.
-    pub fn followed(&self) -> u64 {
-        0
-    }
 }
 
 /// Result of a search for a known walk.

@@ -4,8 +4,6 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpushim_trace::ClockSource;
-
 use crate::base::newcomers;
 
 /// The state of one thread. It has no destructor: a separate pthread key does the work at a
@@ -44,16 +42,6 @@ pub struct Thread {
     walked: Cell<u32>,
     /// Nanoseconds spent in the driver's memory calls since the hook was entered.
     pub driver_ns: Cell<u64>,
-    /// Number of calls that go untimed before the next timed one.
-    until_timed: Cell<u32>,
-    /// Number of calls from one timed call to the next.
-    interval: Cell<u32>,
-    /// State of the numbers by which intervals are drawn.
-    drawn: Cell<u32>,
-    /// Clock that times the present call.
-    timing: Cell<Option<ClockSource>>,
-    /// Ticks that the timed call has spent in the driver.
-    driver_ticks: Cell<u64>,
     /// True if the thread recorded an event since PyTorch last announced a tensor in it.
     pub has_recorded: Cell<bool>,
 }
@@ -78,11 +66,6 @@ thread_local! {
             uncancelled: Cell::new(false),
             walked: Cell::new(0),
             driver_ns: Cell::new(0),
-            until_timed: Cell::new(0),
-            interval: Cell::new(0),
-            drawn: Cell::new(1),
-            timing: Cell::new(None),
-            driver_ticks: Cell::new(0),
             has_recorded: Cell::new(false),
         }
     };
@@ -224,61 +207,9 @@ impl Drop for Uncancelled {
 pub fn call<R>(f: impl FnOnce() -> R) -> R {
     with(|t| {
         let before = t.inside.replace(true);
-        let start = t.timing.get().filter(|_| !before).map(ClockSource::now);
         let result = f();
-        if let (Some(start), Some(clock)) = (start, t.timing.get()) {
-            let ticks = clock.now().saturating_sub(start);
-            t.driver_ticks.set(t.driver_ticks.get() + ticks);
-        }
         t.inside.set(before);
         result
-    })
-}
-
-/// Counts a call of the program. Returns the number of calls since the last timed one if this one
-/// is to be timed.
-///
-/// One call in about sixteen is timed, at intervals without a pattern: programs have patterns, such
-/// as a free after each allocation.
-#[inline]
-pub fn counts_to_timed_call() -> Option<u32> {
-    with(|t| {
-        if t.inside.get() {
-            return None;
-        }
-        match t.until_timed.get().checked_sub(1) {
-            Some(left) => {
-                t.until_timed.set(left);
-                None
-            }
-            None => next_timed_call(t),
-        }
-    })
-}
-
-#[cold]
-fn next_timed_call(t: &Thread) -> Option<u32> {
-    // The upper bits of a linear congruential generator (Knuth, MMIX's, for 32 bits).
-    let drawn = t.drawn.get().wrapping_mul(1_664_525);
-    let drawn = drawn.wrapping_add(1_013_904_223);
-    t.drawn.set(drawn);
-    let left = drawn >> 27;
-    t.until_timed.set(left);
-    let before = t.interval.replace(left + 1);
-    // The first call of a thread does what is done once.
-    (before > 0).then_some(before)
-}
-
-/// Times what `f` does, in ticks of a clock, without the driver calls in it.
-pub fn ticks_of<R>(clock: ClockSource, f: impl FnOnce() -> R) -> (R, u64) {
-    with(|t| {
-        t.driver_ticks.set(0);
-        t.timing.set(Some(clock));
-        let start = clock.now();
-        let result = f();
-        let ticks = clock.now().saturating_sub(start);
-        t.timing.set(None);
-        (result, ticks.saturating_sub(t.driver_ticks.get()))
     })
 }
 

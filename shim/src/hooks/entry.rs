@@ -3,7 +3,6 @@
 use crate::base::boundary;
 use crate::hooks::driver;
 use crate::process::start;
-use crate::record::own_time;
 
 /// Runs the body of a hook. If it panics, the shim gives up, and the call goes to the real
 /// function. The first call connects the floors.
@@ -12,5 +11,5 @@ pub fn serve<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     if !boundary::serves() && (boundary::bypassed() || !start::begin(driver::write_facts)) {
         return forward();
     }
-    own_time::timed(|| boundary::caught(forward, body))
+    boundary::caught(forward, body)
 }

@@ -2,7 +2,6 @@
 
 use crate::hooks::entry;
 use crate::memory::registry;
-use crate::record::own_time;
 
 /// Writes the first `room` figures of all pools to `out`, and returns the number of figures.
 ///
@@ -14,9 +13,7 @@ use crate::record::own_time;
 /// * bytes held from the driver;
 /// * bytes that graphs may still use;
 /// * pools;
-/// * their stream queues;
-/// * nanoseconds spent in this library, without the driver's own, as timed calls suggest;
-/// * number of calls in which they were spent; both are 0 without a trace.
+/// * their stream queues.
 ///
 /// # Safety
 /// `out` is null or has room for `room` numbers.
@@ -36,9 +33,8 @@ pub unsafe extern "C" fn gpushim_stats(out: *mut u64, room: usize) -> usize {
     )
 }
 
-fn figures() -> [u64; 9] {
-    let mut figures = [0; 9];
-    (figures[7], figures[8]) = own_time::so_far();
+fn figures() -> [u64; 7] {
+    let mut figures = [0; 7];
     for entry in registry::all() {
         let stats = entry.pool.stats();
         figures[0] += stats.live;

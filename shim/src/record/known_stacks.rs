@@ -11,25 +11,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gpushim_python::RememberedFrame;
 use gpushim_trace::Writer;
 use gpushim_trace::per_thread::{AtThreadEnd, OnDemand};
-use gpushim_unwind::{Frames, KnownWalks, Met, PathEnd, Paths};
+use gpushim_unwind::{Frames, KnownWalks, Met};
 
 use crate::base::thread;
 use crate::record::python::{self, Functions};
 
 /// Number of stacks after which a thread remembers its stacks: most threads never allocate.
 const AFTER: u32 = 64;
-/// Most threads that remember their stacks. Each takes 3.4 MiB of addresses, and writes only the
+/// Most threads that remember their stacks. Each takes 2.4 MiB of addresses, and writes only the
 /// parts that it needs.
 const THREADS: u32 = 64;
 /// Most stacks that a thread remembers; then all are forgotten.
 const STACKS: usize = 4096;
 /// Most stacks of one walk that are compared: the same native frames run many functions of Python.
 const OF_ONE_WALK: usize = 64;
-/// Number of different frames of Python in all stacks together.
-const FRAMES: usize = 1 << 14;
-/// Number of Python's frames that are fetched ahead of their comparison: the innermost ones, in
-/// which consecutive stacks differ.
-const FETCHED: usize = 6;
+/// Number of Python's frames in all stacks together.
+const FRAMES: usize = 1 << 15;
 /// Room for one stack: the 256 functions of Python that are recorded, and the interpreter's own
 /// frames among them.
 const OF_ONE_STACK: usize = 512;
@@ -50,10 +47,9 @@ pub struct KnownStacks {
     last: Cell<u16>,
     /// For each number of a walk, the last stack that was made of it; 0 for none.
     of_walk: [Cell<u16>; KnownWalks::MOST],
-    /// Frames of Python of each stack, from the outermost inwards.
-    functions: Paths<RememberedFrame, FRAMES>,
-    /// Frames of Python that are being added, from the innermost outwards.
-    added: [Cell<RememberedFrame>; OF_ONE_STACK],
+    /// Number of `frames` in use.
+    used: Cell<usize>,
+    frames: [Cell<RememberedFrame>; FRAMES],
 }
 
 /// A stack that a thread remembers.
@@ -67,8 +63,9 @@ struct Known {
     /// The innermost open range.
     ranges: Cell<u32>,
     id: Cell<u32>,
-    /// Frames of Python that the thread was in.
-    functions: Cell<PathEnd>,
+    /// First of the frames of Python that the thread was in.
+    from: Cell<u32>,
+    frames: Cell<u32>,
 }
 
 thread_local! {
@@ -135,9 +132,8 @@ impl KnownStacks {
     pub fn fetch_next(&self) {
         let last = self.known(self.last.get());
         let next = last.and_then(|last| self.known(last.next[0].get()));
-        if let Some(next) = next {
-            let functions = self.functions.items(next.functions.get());
-            python::fetch(functions.map(|(_, frame)| frame).take(FETCHED));
+        if let Some(frames) = next.and_then(|next| self.frames_of(next)) {
+            python::fetch(frames);
         }
     }
 
@@ -183,8 +179,8 @@ impl KnownStacks {
         if known.walk.get() != walk || known.ranges.get() != ranges {
             return false;
         }
-        let functions = known.functions.get();
-        functions == PathEnd::default() || python::is_in(&self.functions, functions)
+        self.frames_of(known)
+            .is_some_and(|frames| frames.is_empty() || python::is_in(frames))
     }
 
     /// Copies the frames of a walk that was found again.
@@ -199,20 +195,24 @@ impl KnownStacks {
             return;
         };
         let now = (writer.instance(), python::known());
-        let is_full = self.count.get() == STACKS;
+        let is_full = self.count.get() == STACKS || self.used.get() + OF_ONE_STACK > FRAMES;
         if (self.trace.get(), self.python.get()) != now || is_full {
             self.trace.set(now.0);
             self.python.set(now.1);
             self.forget();
         }
-        let functions = match functions {
+        let frames = match functions {
             Functions::Unknown => return,
-            Functions::None => PathEnd::default(),
-            // Of a thread without the GIL, but for the main one, the functions cannot be read later.
-            Functions::Some => match self.add_functions() {
-                Some(functions) => functions,
-                None => return,
-            },
+            Functions::None => 0,
+            // Before 3.12, and without the GIL outside the main thread, the functions cannot be
+            // read later.
+            Functions::Some => {
+                let free = self.frames.get(self.used.get()..);
+                match free.and_then(python::remember) {
+                    Some(frames) => frames,
+                    None => return,
+                }
+            }
         };
         let number = self.count.get() + 1;
         let (Some(known), Some(of_walk)) = (self.known(number as u16), self.of_walk.get(walk))
@@ -224,22 +224,11 @@ impl KnownStacks {
         known.next.iter().for_each(|next| next.set(0));
         known.ranges.set(ranges);
         known.id.set(id);
-        known.functions.set(functions);
+        known.from.set(self.used.get() as u32);
+        known.frames.set(frames as u32);
+        self.used.set(self.used.get() + frames);
         self.count.set(number);
         self.comes_next(number as u16);
-    }
-
-    /// Returns the end of the path of the functions that the thread is in. `None` if they cannot be
-    /// read later, or had no room: then all stacks are forgotten.
-    fn add_functions(&self) -> Option<PathEnd> {
-        let count = python::remember(&self.added)?;
-        let mut added = self.added.get(..count)?.iter().rev();
-        let longer = |end, frame: &Cell<_>| self.functions.longer(end, frame.get());
-        let end = added.try_fold(PathEnd::default(), longer);
-        if end.is_none() {
-            self.forget();
-        }
-        end
     }
 
     /// Notes that a stack was recorded after the last one.
@@ -254,6 +243,12 @@ impl KnownStacks {
         self.stacks.get(usize::from(number).checked_sub(1)?)
     }
 
+    #[inline]
+    fn frames_of(&self, known: &Known) -> Option<&[Cell<RememberedFrame>]> {
+        let from = known.from.get() as usize;
+        self.frames.get(from..from + known.frames.get() as usize)
+    }
+
     /// Forgets the stacks of a walk whose number now belongs to another one.
     #[cold]
     fn forget_walk(&self, walk: usize) {
@@ -265,7 +260,7 @@ impl KnownStacks {
     }
 
     fn forget(&self) {
-        self.functions.forget();
+        self.used.set(0);
         self.count.set(0);
         self.last.set(0);
         self.of_walk.iter().for_each(|first| first.set(0));

@@ -4,7 +4,6 @@ pub mod events;
 pub mod known_stacks;
 pub mod maintenance;
 pub mod outside;
-pub mod own_time;
 pub mod owners;
 pub mod pause;
 pub mod phase;

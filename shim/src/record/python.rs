@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use gpushim_config::Log;
 use gpushim_python::{Call, Checked, Declined, Interpreter, Owners, RememberedFrame, State, Step};
 use gpushim_trace::{SITE, Site, Writer};
-use gpushim_unwind::{PathEnd, Paths};
 
 use crate::base::stderr::say;
 use crate::base::{linker, settings, thread};
@@ -62,11 +61,8 @@ pub struct Row {
 impl Row {
     /// Makes a row of no frames.
     pub const fn new() -> Row {
-        let frames = MaybeUninit::<[MaybeUninit<u64>; MOST]>::uninit();
         Row {
-            // As in `gpushim_unwind::Frames`: nothing is filled.
-            // SAFETY: an array of words that may be uninitialised is always initialised.
-            frames: unsafe { frames.assume_init() },
+            frames: [MaybeUninit::uninit(); MOST],
             length: 0,
         }
     }
@@ -162,8 +158,8 @@ pub fn known() -> u64 {
 }
 
 /// Keeps the functions that the calling thread is in, after [`in_place`] returned
-/// [`Functions::Some`]. Returns the number of frames. `None`: there may be others, or they do not
-/// fit.
+/// [`Functions::Some`]. Returns the number of frames. `None`: the functions cannot be read later,
+/// or do not fit.
 pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
     let python = found()?;
     let state = python.interpreter.state(thread::is_main())?;
@@ -172,25 +168,22 @@ pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
     unsafe { python.interpreter.remember(state, into) }
 }
 
-/// Prefetches the memory of frames that [`is_in`] is going to read.
+/// Prefetches the memory that [`is_in`] is going to read.
 #[inline]
-pub fn fetch(frames: impl Iterator<Item = RememberedFrame>) {
+pub fn fetch(frames: &[Cell<RememberedFrame>]) {
     if let Some(python) = found() {
         python.interpreter.fetch(frames);
     }
 }
 
-/// True if the calling thread is in the functions of a path, which [`remember`] returned, and in no
-/// others.
+/// True if the calling thread is in these functions of [`remember`], and in no others.
 #[inline]
-pub fn is_in<const FRAMES: usize>(paths: &Paths<RememberedFrame, FRAMES>, end: PathEnd) -> bool {
-    let Some(python) = found() else { return false };
-    let state = python.interpreter.state(thread::is_main());
-    // SAFETY: the state is the calling thread's, it was checked when they were remembered, and
-    // nothing of Python runs meanwhile.
-    let present = state.and_then(|state| unsafe { python.interpreter.present(state) });
-    present.is_some_and(|mut present| {
-        paths.all(end, |known| present.is_next(known)) && present.is_at_end()
+pub fn is_in(frames: &[Cell<RememberedFrame>]) -> bool {
+    let state = |python: &Python| python.interpreter.state(thread::is_main());
+    found().is_some_and(|python| {
+        // SAFETY: the state is the calling thread's, it was checked when they were remembered, and
+        // nothing of Python runs meanwhile.
+        state(python).is_some_and(|state| unsafe { python.interpreter.has_still(state, frames) })
     })
 }
 

@@ -7,7 +7,6 @@ use super::bytes::Bytes;
 use super::header::Part;
 use crate::event::Layer;
 use crate::layout::{PartKind, totals};
-use crate::own_time::OwnTime;
 
 /// Sums of all allocations and frees since the trace began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +45,6 @@ impl Sums {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     rows: [[Sums; totals::DEVICES]; totals::LAYERS],
-    own_time: OwnTime,
 }
 
 impl Totals {
@@ -57,11 +55,6 @@ impl Totals {
             sums.add(*row);
             sums
         })
-    }
-
-    /// Returns the time that the process spent in the library that recorded it.
-    pub fn own_time(&self) -> OwnTime {
-        self.own_time
     }
 
     /// Returns the sums of a layer on one device, 0 to 7. Any other number stands for all other
@@ -95,19 +88,9 @@ fn read(bytes: &Bytes, part: Part) -> Option<Totals> {
     }
     let mut sums = Totals {
         rows: Default::default(),
-        own_time: OwnTime::default(),
     };
     for index in 0..(part.length / part.stride).min(STRIPES_MAX) {
         let at = part.offset.checked_add(index.checked_mul(part.stride)?)?;
-        if let [calls, timed, ticks] =
-            bytes.atomics(at.checked_add(totals::OWN_TIME_AT as u64)?, 3)?
-        {
-            sums.own_time.add(OwnTime {
-                calls: calls.load(Ordering::Relaxed),
-                timed: timed.load(Ordering::Relaxed),
-                ticks: ticks.load(Ordering::Relaxed),
-            });
-        }
         let words = bytes.atomics(at.checked_add(rows_at)?, words)?;
         let rows = sums.rows.iter_mut().flatten();
         for (sum, row) in rows.zip(words.chunks_exact(totals::ROW_BYTES / 8)) {

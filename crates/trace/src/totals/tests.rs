@@ -13,7 +13,6 @@ pub fn stripes<W>(count: usize, word: impl Fn() -> W) -> Vec<Stripe<W>> {
     };
     let stripe = || Stripe {
         owner: word(),
-        own_time: std::array::from_fn(|_| word()),
         unused: std::array::from_fn(|_| word()),
         rows: std::array::from_fn(|_| row()),
     };
@@ -32,34 +31,6 @@ pub fn sums<W: Word>(stripes: &[Stripe<W>], layer: Layer, device: usize) -> [u64
 }
 
 const ALLOC: Sort = Sort::Allocation;
-
-#[test]
-fn own_time_is_the_sum_of_all_threads() {
-    let stripes = stripes(3, || AtomicU64::new(0));
-    let tally = Tally::new(&stripes);
-    let claims = [Claim::none(), Claim::none(), Claim::none()];
-    for (claim, calls) in claims.iter().zip([10, 20, 40]) {
-        for timed in [1, 1] {
-            let ticks = calls * 100;
-            tally.add_own_time(
-                claim,
-                OwnTime {
-                    calls,
-                    timed,
-                    ticks,
-                },
-            );
-        }
-    }
-    let sum = OwnTime {
-        calls: 140,
-        timed: 6,
-        ticks: 14_000,
-    };
-    assert_eq!(tally.own_time(), sum);
-    // Blocks are counted beside it.
-    assert_eq!(sums(&stripes, Layer::Device, 0), [0; 4]);
-}
 
 #[test]
 fn each_layer_and_device_has_sums_of_its_own() {

@@ -10,7 +10,6 @@ use super::Mapped;
 use crate::clock::ClockSource;
 use crate::event::{Event, Layer};
 use crate::live::{Numbers, OwnPlace, Removed};
-use crate::own_time::OwnTime;
 use crate::per_thread::AtThreadEnd;
 use crate::ring::ChunkLease;
 use crate::totals::{Claim, Sort};
@@ -179,13 +178,6 @@ pub fn record_left(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7], pla
     trace.ring.push(&thread.hold, &words);
     let [_, _, _, _, size, _, _] = words;
     trace.tally.add(&thread.claim, Sort::Free, place, size);
-    thread.settle();
-}
-
-/// Adds time that the calling thread spent in the library.
-pub fn add_own_time(trace: &Arc<Mapped>, time: OwnTime) {
-    let thread = Thread::of(trace);
-    trace.tally.add_own_time(&thread.claim, time);
     thread.settle();
 }
 

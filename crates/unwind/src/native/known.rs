@@ -1,67 +1,69 @@
 //! Walks that a thread has made before, found again by the words of the stack that they depend on.
 //!
-//! A walk from a frame outwards depends on the registers of the frame, and on words of the stack
-//! further out. These are return addresses and saved frame pointers. As long as all are the same and
-//! no code has changed, the walk is the same. The words of all walks are [`Paths`] from the first
-//! function of the thread inwards.
+//! A walk depends on the registers that it begins with, on the return addresses, and on the frame
+//! pointers that it follows. As long as these are the same and no code has changed, the walk is the
+//! same. A program in a loop makes the same walks in the same order. So after each walk, the walks
+//! that followed it the last two times are tried.
 //!
-//! After each walk, the walks that followed it the last two times are compared with the stack. A
-//! comparison waits for all words at once. A walk goes from one word to the next and waits for
-//! each rule: 70 ns a frame in a training, whose own work pushes rules out of the nearest caches
-//! (docs/measurements/2026-11-24-first-minutes.md). If neither is there, frames are followed only
-//! up to one of the last walk with unchanged words around it, see `noted`.
+//! A walk goes from one word of the stack to the next and waits for each rule. This comparison
+//! waits for all words at once. A training's own work pushes rules out of the nearest caches. There
+//! a walk takes 70 ns a frame, and the comparison a few ns. (GPT-2 on a machine with an H100,
+//! docs/measurements/2026-11-24-first-minutes.md.)
 
 use std::cell::Cell;
 use std::fmt;
 
 use super::cache::Generation;
-use super::memory::ThreadStack;
-use super::mistakes::{Mistake, met_or};
-use super::noted::{Noted, Word};
+use super::memory::{Memory, ThreadStack};
 use super::step::Registers;
-use crate::paths::{PathEnd, Paths};
-use crate::{Frames, MAX_FRAMES};
+use crate::Frames;
 
 /// Most walks that are known; then all are forgotten. A training step of a large model has some
 /// hundred.
 const WALKS: usize = 2048;
-/// Different words that all walks depend on together.
+/// Words of the stack that all walks depend on together.
 const WORDS: usize = 1 << 16;
-/// Most words of one walk: a frame needs its return address and perhaps two more.
-pub(super) const DEPTH: usize = 3 * MAX_FRAMES;
+/// Number of words that are compared before the result is tested.
+const AT_ONCE: usize = 8;
 
 /// Walks that one thread knows. A value of zeros knows none.
 pub struct KnownWalks {
     /// Generation of the code when the first of the walks was made.
     generation: Cell<Generation>,
     /// Number of walks; they are numbered from 1 on.
-    count: Cell<u16>,
+    count: Cell<usize>,
+    /// Number of words that the walks depend on.
+    words: Cell<usize>,
     /// Number of the last walk, 0 for none.
     last: Cell<u16>,
     walks: [Walk; WALKS],
-    /// Words of each walk, outermost first.
-    words: Paths<Word, WORDS>,
-    /// Words of the walk that is being made, innermost first.
-    noted: [Cell<Word>; DEPTH],
-    /// Words of the walk before, innermost first, and the path to each, while one is being made.
-    before: [Cell<(PathEnd, Word)>; DEPTH],
-    /// Number of frames that were followed by rules.
-    followed: Cell<u64>,
+    /// Numbers of walks, each at or after the place that its hash gives; 0 for none.
+    by_hash: [Cell<u16>; 2 * WALKS],
+    /// Place of each word, in words above the stack pointer, and [`RETURN`].
+    places: [Cell<u32>; WORDS],
+    values: [Cell<u64>; WORDS],
 }
 
-pub(super) struct Walk {
-    /// Stack pointer that it begins with.
+struct Walk {
+    hash: Cell<u64>,
+    /// Registers that it begins with.
+    pc: Cell<u64>,
     sp: Cell<u64>,
-    /// Frame pointer that it begins with.
-    pub(super) bp: Cell<u64>,
-    end: Cell<PathEnd>,
-    pub(super) frames: Cell<u16>,
+    bp: Cell<u64>,
+    /// Index of its first word.
+    from: Cell<u32>,
+    /// Number of words that it has.
+    words: Cell<u16>,
+    frames: Cell<u16>,
     uses_bp: Cell<bool>,
-    pub(super) is_whole: Cell<bool>,
-    pub(super) is_cut: Cell<bool>,
+    is_whole: Cell<bool>,
+    is_cut: Cell<bool>,
     /// Walks that came after it, the last one first; 0 for none.
     next: [Cell<u16>; 2],
 }
+
+/// Mark in a place: the word is a return address.
+const RETURN: u32 = 1 << 31;
 
 /// Result of a search for a known walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,17 +99,13 @@ impl KnownWalks {
             return;
         };
         frames.clear();
-        let words = self.words.items(walk.end.get()).map(|(_, word)| word);
-        let returns = words.filter(Word::is_return);
-        for word in returns.take(walk.frames.get().into()) {
-            frames.push(word.value());
+        frames.push(walk.pc.get());
+        let words = self.words_of(walk);
+        let returns = words.filter(|(place, _)| place.get() & RETURN != 0);
+        for (_, value) in returns.take(usize::from(walk.frames.get()).saturating_sub(1)) {
+            frames.push(value.get());
         }
         frames.restore(walk.is_cut.get(), walk.is_whole.get());
-    }
-
-    /// Returns how many frames were followed by rules so far. All others were found again.
-    pub fn followed(&self) -> u64 {
-        self.followed.get()
     }
 
     /// Finds the walk from some registers again, or makes it by `follow` and keeps it.
@@ -143,13 +141,28 @@ impl KnownWalks {
     /// True if this walk begins with these registers and its words are unchanged.
     #[inline]
     fn is(&self, walk: &Walk, at: &Registers, stack: &ThreadStack) -> bool {
-        if walk.sp.get() != at.sp || (walk.uses_bp.get() && walk.bp.get() != at.bp) {
+        if walk.sp.get() != at.sp
+            || walk.pc.get() != at.pc
+            || (walk.uses_bp.get() && walk.bp.get() != at.bp)
+        {
             return false;
         }
-        // The innermost word is the return address that the walk begins with.
-        self.words.all(walk.end.get(), |word| {
+        let from = walk.from.get() as usize;
+        let all = from..from + usize::from(walk.words.get());
+        let (Some(places), Some(values)) = (self.places.get(all.clone()), self.values.get(all))
+        else {
+            return false;
+        };
+        let differs = |(place, value): (&Cell<u32>, &Cell<u64>)| {
+            let address = at.sp + u64::from(place.get() & !RETURN) * 8;
             // SAFETY: this thread has read the word from its stack, above the same stack pointer.
-            met_or(Mistake::KnownWords, unsafe { word.is_there(stack) })
+            unsafe { stack.known_word(address) ^ value.get() }
+        };
+        // Without a branch for each word, the loads need not wait for each other.
+        let mut chunks = places.chunks(AT_ONCE).zip(values.chunks(AT_ONCE));
+        chunks.all(|(places, values)| {
+            let words = places.iter().zip(values);
+            words.map(differs).fold(0, |all, one| all | one) == 0
         })
     }
 
@@ -157,8 +170,17 @@ impl KnownWalks {
     #[inline]
     fn goes_on_with(&self, number: u16, walk: &Walk) {
         self.last.set(number);
-        if let Some(next) = self.walk_of(walk.next[0].get()) {
-            self.words.fetch(next.end.get());
+        let Some(next) = self.walk_of(walk.next[0].get()) else {
+            return;
+        };
+        let from = next.from.get() as usize;
+        let words = usize::from(next.words.get());
+        fetch(next);
+        for at in (from..from + words).step_by(16) {
+            self.places.get(at).into_iter().for_each(fetch);
+        }
+        for at in (from..from + words).step_by(8) {
+            self.values.get(at).into_iter().for_each(fetch);
         }
     }
 
@@ -171,53 +193,48 @@ impl KnownWalks {
         frames: &mut Frames,
         follow: impl FnOnce(&Noted, &mut Frames),
     ) -> Met {
-        let last = self.walk_of(self.last.get());
-        let mut words = 0;
-        let its = last.map(|last| self.words.items(last.end.get()));
-        for (place, word) in self.before.iter().zip(its.into_iter().flatten()) {
-            place.set(word);
-            words += 1;
-        }
-        let before = self.before.get(..words).unwrap_or_default();
-        let noted = Noted::new(&self.noted, before, last, stack, &at);
+        let noted = Noted::new(self, stack, at.sp);
         follow(&noted, frames);
-        self.followed
-            .set(self.followed.get() + noted.followed(frames) as u64);
-        let Some(mut words) = noted.words().map(|words| words.iter().rev().map(Cell::get)) else {
+        let Some(words) = noted.words() else {
+            if noted.is_full.get() {
+                self.forget();
+            }
+            self.last.set(0);
             return Met::UNKNOWN;
         };
-        let end = words.try_fold(noted.outer(), |end, word| self.words.longer(end, word));
-        let first_bp = noted.uses_first_bp().then(|| Word::first_bp(at.bp));
-        let with_bp = end.and_then(|end| match first_bp {
-            Some(bp) => self.words.longer(end, bp),
-            None => Some(end),
-        });
-        let label = with_bp.and_then(|end| self.words.label(end));
-        let label = label.filter(|label| label.get() > 0 || self.has_room());
-        let (Some(end), Some(label)) = (end, label) else {
-            self.forget();
-            return Met::UNKNOWN;
+        let from = self.words.get();
+        let hash = self.hash(&at, from..from + words);
+        let (number, is_new) = match self.find(hash, |walk| self.is(walk, &at, stack)) {
+            Some(number) => (number, false),
+            None if self.count.get() == WALKS => {
+                self.forget();
+                return Met::UNKNOWN;
+            }
+            None => {
+                let number = (self.count.get() + 1) as u16;
+                self.count.set(number.into());
+                self.words.set(from + words);
+                (number, true)
+            }
         };
-        let is_new = label.get() == 0;
-        if is_new {
-            self.count.set(self.count.get() + 1);
-            label.set(self.count.get().into());
-        }
-        let number = label.get() as u16;
         let Some(walk) = self.walk_of(number) else {
             return Met::UNKNOWN;
         };
         if is_new {
+            walk.hash.set(hash);
+            walk.pc.set(at.pc);
             walk.sp.set(at.sp);
             walk.bp.set(at.bp);
-            walk.end.set(end);
+            walk.from.set(from as u32);
+            walk.words.set(words as u16);
             walk.frames.set(frames.as_slice().len() as u16);
-            walk.uses_bp.set(first_bp.is_some());
+            walk.uses_bp.set(noted.uses_first_bp.get());
             walk.is_whole.set(frames.is_whole());
             walk.is_cut.set(frames.is_cut());
             walk.next.iter().for_each(|next| next.set(0));
+            self.enter(hash, number);
         }
-        if let Some(last) = last {
+        if let Some(last) = self.walk_of(self.last.get()) {
             last.next[1].set(last.next[0].get());
             last.next[0].set(number);
         }
@@ -228,25 +245,182 @@ impl KnownWalks {
         Met(u32::from(number) | if is_new { NEW } else { 0 })
     }
 
-    fn has_room(&self) -> bool {
-        usize::from(self.count.get()) < WALKS
-    }
-
     /// Forgets all walks, whose numbers are used again.
     fn forget(&self) {
         self.count.set(0);
+        self.words.set(0);
         self.last.set(0);
-        self.words.forget();
+        self.by_hash.iter().for_each(|number| number.set(0));
     }
 
     #[inline]
     fn walk_of(&self, number: u16) -> Option<&Walk> {
         self.walks.get(usize::from(number).checked_sub(1)?)
     }
+
+    fn words_of(&self, walk: &Walk) -> impl Iterator<Item = (&Cell<u32>, &Cell<u64>)> {
+        let from = walk.from.get() as usize;
+        let words = self.places.iter().zip(&self.values);
+        words.skip(from).take(walk.words.get().into())
+    }
+
+    fn hash(&self, at: &Registers, words: std::ops::Range<usize>) -> u64 {
+        let mix = |hash: u64, value: u64| (hash.rotate_left(26) ^ value).wrapping_mul(FACTOR);
+        let places = self.places.get(words.clone()).unwrap_or_default();
+        let values = self.values.get(words).unwrap_or_default();
+        let words = places.iter().zip(values);
+        words.fold(mix(at.pc, at.sp), |hash, (place, value)| {
+            mix(mix(hash, place.get().into()), value.get())
+        })
+    }
+
+    /// Places where a walk with this hash may be, in the order in which they are used.
+    fn places_of(&self, hash: u64) -> impl Iterator<Item = &Cell<u16>> {
+        let first = (hash >> 32) as usize % self.by_hash.len();
+        let all = self.by_hash.iter().cycle().skip(first);
+        all.take(self.by_hash.len())
+    }
+
+    fn find(&self, hash: u64, is: impl Fn(&Walk) -> bool) -> Option<u16> {
+        let taken = self.places_of(hash).map(Cell::get);
+        let mut taken = taken.take_while(|number| *number != 0);
+        taken.find(|number| {
+            let walk = self.walk_of(*number);
+            walk.is_some_and(|walk| walk.hash.get() == hash && is(walk))
+        })
+    }
+
+    fn enter(&self, hash: u64, number: u16) {
+        // There are twice as many places as walks.
+        let mut free = self.places_of(hash).filter(|place| place.get() == 0);
+        if let Some(place) = free.next() {
+            place.set(number);
+        }
+    }
 }
+
+/// Bits of the golden ratio. Each bit of a product depends on all lower bits of the other factor.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl fmt::Debug for KnownWalks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} known walks", self.count.get())
+    }
+}
+
+/// Prefetches a cache line.
+#[inline]
+fn fetch<T>(what: &T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: it changes nothing, and never faults.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
+}
+
+/// The stack, with a note of each word that a walk depends on. The notes are put after the words of
+/// the known walks.
+pub(super) struct Noted<'a> {
+    known: &'a KnownWalks,
+    stack: &'a ThreadStack,
+    /// Stack pointer that the walk begins with.
+    sp: u64,
+    end: Cell<usize>,
+    /// Source of the frame pointer.
+    bp: Cell<Bp>,
+    uses_first_bp: Cell<bool>,
+    is_full: Cell<bool>,
+    /// True if the walk depends on more than these words.
+    is_odd: Cell<bool>,
+}
+
+/// Source of the frame pointer of a frame.
+#[derive(Clone, Copy)]
+enum Bp {
+    /// The register that the walk began with.
+    First,
+    /// A word at this place with this value, not noted yet.
+    Saved(u32, u64),
+    /// A word that is noted already.
+    Noted,
+}
+
+impl<'a> Noted<'a> {
+    fn new(known: &'a KnownWalks, stack: &'a ThreadStack, sp: u64) -> Noted<'a> {
+        Noted {
+            known,
+            stack,
+            sp,
+            end: Cell::new(known.words.get()),
+            bp: Cell::new(Bp::First),
+            uses_first_bp: Cell::new(false),
+            is_full: Cell::new(false),
+            is_odd: Cell::new(false),
+        }
+    }
+
+    /// Number of words that the walk depends on. `None` if they do not tell it apart from every
+    /// other walk.
+    fn words(&self) -> Option<usize> {
+        let words = self.end.get() - self.known.words.get();
+        let fits = !self.is_full.get() && words <= usize::from(u16::MAX);
+        (fits && !self.is_odd.get()).then_some(words)
+    }
+
+    fn place(&self, address: u64) -> Option<u32> {
+        let above = address.checked_sub(self.sp)? / 8;
+        u32::try_from(above)
+            .ok()
+            .filter(|place| place & RETURN == 0)
+    }
+
+    fn note(&self, place: u32, value: u64) {
+        let at = self.end.get();
+        match (self.known.places.get(at), self.known.values.get(at)) {
+            (Some(places), Some(values)) => {
+                places.set(place);
+                values.set(value);
+                self.end.set(at + 1);
+            }
+            _ => self.is_full.set(true),
+        }
+    }
+
+    fn read(&self, address: u64, flag: u32) -> Option<u64> {
+        let value = self.stack.word(address)?;
+        match self.place(address) {
+            Some(place) => self.note(place | flag, value),
+            None => self.is_odd.set(true),
+        }
+        Some(value)
+    }
+}
+
+impl Memory for Noted<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        self.read(address, 0)
+    }
+
+    fn return_address(&self, address: u64) -> Option<u64> {
+        self.read(address, RETURN)
+    }
+
+    fn saved_bp(&self, address: u64) -> Option<u64> {
+        let value = self.stack.word(address)?;
+        match self.place(address) {
+            Some(place) => self.bp.set(Bp::Saved(place, value)),
+            None => self.is_odd.set(true),
+        }
+        Some(value)
+    }
+
+    fn uses_bp(&self) {
+        match self.bp.replace(Bp::Noted) {
+            Bp::First => self.uses_first_bp.set(true),
+            Bp::Saved(place, value) => self.note(place, value),
+            Bp::Noted => {}
+        }
+    }
+
+    fn leaves_handler(&self) {
+        self.is_odd.set(true);
     }
 }

@@ -4,9 +4,6 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use super::step::Registers;
-use crate::Frames;
-
 /// Source of the stack words of a walk.
 pub trait Memory {
     /// Returns the aligned word at an address; `None` if it must not or cannot be read.
@@ -31,14 +28,6 @@ pub trait Memory {
     /// Notes that the walk continues with the registers that a signal interrupted.
     #[inline]
     fn leaves_handler(&self) {}
-
-    /// Adds the frame with these registers and all further ones to `frames`, if they are known to
-    /// be the same as in an earlier walk. The frame was found by a return address and a rule that
-    /// is no guess.
-    #[inline]
-    fn ends_as_before(&self, _at: &Registers, _frames: &mut Frames) -> bool {
-        false
-    }
 }
 
 /// A thread's stack from a stack pointer up: all of it can be read.
@@ -68,11 +57,6 @@ impl ThreadStack {
             low,
             last: high - 8,
         }
-    }
-
-    /// True if an address is below the stack pointer: another stack of the thread may have it.
-    pub fn is_below(&self, address: u64) -> bool {
-        address < self.low
     }
 
     /// Returns the word at an address.

@@ -45,9 +45,6 @@ pub fn unwind<M: Memory>(
     let mut may_change_stack = true;
     frames.clear();
     while at.pc >= LOWEST {
-        if arrival == Arrival::Return && !guessed && memory.ends_as_before(&at, frames) {
-            return;
-        }
         let rule = rule_for(at.pc, arrival);
         if guessed && !rule.after_call() {
             return;

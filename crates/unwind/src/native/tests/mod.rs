@@ -8,7 +8,6 @@ mod objects;
 mod parts;
 mod run_time_code;
 mod stacks;
-mod storms;
 mod tables;
 mod threads;
 
@@ -65,9 +64,6 @@ fn callback<F: FnMut()>(f: &mut F) -> (extern "C" fn(*mut c_void), *mut c_void) 
     (call::<F>, std::ptr::from_mut(f).cast())
 }
 
-/// A function of a [`Library`], which calls the first argument with the second one.
-type Function = extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> usize;
-
 /// A shared object made from C by gcc for one test, with the options of optimised code.
 struct Library {
     handle: *mut c_void,
@@ -114,15 +110,13 @@ impl Library {
         symbol
     }
 
-    fn function(&self, name: &CStr) -> Function {
-        // SAFETY: all functions of the sources below have this signature.
-        unsafe { std::mem::transmute::<*mut c_void, Function>(self.symbol(name)) }
-    }
-
     /// Calls the library's function of this name, which calls `f` back.
     fn call(&self, name: &CStr, number: usize, mut f: impl FnMut()) {
+        type Function = extern "C" fn(extern "C" fn(*mut c_void), *mut c_void, usize) -> usize;
+        // SAFETY: all functions of the sources below have this signature.
+        let function = unsafe { std::mem::transmute::<*mut c_void, Function>(self.symbol(name)) };
         let (call, data) = callback(&mut f);
-        self.function(name)(call, data, number);
+        function(call, data, number);
     }
 }
 
