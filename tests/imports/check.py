@@ -33,6 +33,7 @@ ROOTS = {
     "crates/config/src": [],
     "crates/descriptors/src": [],
     "crates/ipc/src": [],
+    "crates/torch/src": [],
     "crates/version/src": [],
     "src": [],
 }

@@ -11,6 +11,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_void};
 
 use gpushim_config::Announcements;
+use gpushim_torch::device::{CUDA, Device};
 use gpushim_trace::Kind;
 
 use crate::base::{settings, thread};
@@ -22,17 +23,6 @@ use crate::memory::elastic;
 use crate::record::events;
 use crate::record::shortages::{self, By};
 use crate::record::tensor_streams::UNKNOWN;
-
-/// PyTorch's `c10::Device`: a type and an index, a byte each.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct TorchDevice {
-    kind: i8,
-    index: i8,
-}
-
-/// PyTorch's `c10::DeviceType::CUDA`.
-const CUDA: i8 = 1;
 
 /// Defines functions of PyTorch. Each evaluates the announcement, and then jumps to PyTorch's own
 /// function with the stack and the registers of the caller. PyTorch's function may throw, and a
@@ -131,35 +121,35 @@ torch_functions! {
     /// Announces the allocation or the free of a tensor (PyTorch 1.13 and later).
     fn report_usage = "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "r9",
         usage: see_usage(
-            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: Device
         );
     /// Announces the allocation or the free of a tensor (PyTorch up to 1.12).
     fn report_usage_signed = "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "r9",
         usage_signed: see_usage_signed(
-            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: TorchDevice
+            address: *mut c_void, size: i64, allocated: usize, reserved: usize, device: Device
         );
     /// Announces a tensor that could not be allocated (PyTorch 1.13 and later).
     fn report_out_of_memory = "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", "r8",
-        out_of_memory: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
+        out_of_memory: see_out_of_memory(size: i64, allocated: usize, reserved: usize, device: Device);
     /// Announces a tensor that could not be allocated (PyTorch up to 1.12).
     fn report_out_of_memory_signed = "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE", "r8",
-        out_of_memory_signed: see_out_of_memory_signed(size: i64, allocated: usize, reserved: usize, device: TorchDevice);
+        out_of_memory_signed: see_out_of_memory_signed(size: i64, allocated: usize, reserved: usize, device: Device);
 }
 
 /// True if PyTorch's announcements for this device go into the trace.
-fn listens(device: TorchDevice) -> bool {
+fn listens(device: Device) -> bool {
     device.kind == CUDA && settings::config().tensors == Announcements::Auto
 }
 
 /// True if PyTorch's announcements for a device go to its segments.
-fn is_followed(device: TorchDevice) -> bool {
+fn is_followed(device: Device) -> bool {
     device.kind == CUDA && elastic::any()
 }
 
 /// Passes an announcement to the segments of a device. `allocated`: the sum of live bytes after the
 /// call.
 #[inline]
-fn follow(address: u64, size: i64, allocated: u64, on: TorchDevice, stream: u8) {
+fn follow(address: u64, size: i64, allocated: u64, on: Device, stream: u8) {
     // Set by an event that PyTorch recorded for this tensor, or that other code recorded for any
     // reason.
     let has_recorded = thread::with(|thread| thread.has_recorded.replace(false));
@@ -178,7 +168,7 @@ fn see_usage(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     let stream = || torch_stream::of_new_tensor(on.index, caller);
     see_usage_on(stream, address, size, allocated, reserved, on);
@@ -191,7 +181,7 @@ fn see_usage_signed(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
@@ -204,7 +194,7 @@ fn see_usage_on(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     entry::serve(
         || (),
@@ -242,7 +232,7 @@ fn see_out_of_memory(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     let stream = || torch_stream::of_new_tensor(on.index, caller);
     see_out_of_memory_on(stream, size, allocated, reserved, on);
@@ -253,7 +243,7 @@ fn see_out_of_memory_signed(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     see_out_of_memory_on(|| UNKNOWN, size, allocated, reserved, on);
 }
@@ -263,7 +253,7 @@ fn see_out_of_memory_on(
     size: i64,
     allocated: usize,
     reserved: usize,
-    on: TorchDevice,
+    on: Device,
 ) {
     entry::serve(
         || (),

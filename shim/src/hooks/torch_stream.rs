@@ -6,31 +6,15 @@
 //! it announces the tensor. A program may name another stream to the allocator
 //! (`raw_alloc_with_stream`): the trace then has its thread's current one.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use gpushim_torch::stream::{CURRENT, Current, HANDLE, Handle};
 
 use crate::base::linker;
 use crate::cuda::captures;
 use crate::record::tensor_streams;
-
-/// Name of `c10::cuda::getCurrentCUDAStream(c10::DeviceIndex)`.
-const CURRENT: &CStr = c"_ZN3c104cuda20getCurrentCUDAStreamEa";
-/// Name of `c10::cuda::CUDAStream::stream() const`.
-const HANDLE: &CStr = c"_ZNK3c104cuda10CUDAStream6streamEv";
-
-/// PyTorch's `c10::cuda::CUDAStream`: the device, and a number from PyTorch; 0 is the default
-/// stream.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct CudaStream {
-    kind: i8,
-    device: i8,
-    id: i64,
-}
-
-type Current = unsafe extern "C" fn(i8) -> CudaStream;
-type Handle = unsafe extern "C" fn(*const CudaStream) -> u64;
 
 /// The two functions; null until they are found.
 static FOUND: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];

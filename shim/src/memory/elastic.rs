@@ -21,6 +21,7 @@ use gpushim_alloc::elastic::{
 };
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
+use gpushim_torch::allocator::{LARGE_BUFFER, MIN_LARGE};
 use gpushim_trace::Numbers;
 
 use crate::base::thread::Uncancelled;
@@ -46,12 +47,6 @@ static TABLE: [AtomicPtr<OfDevice>; DEVICES] = [const { AtomicPtr::new(ptr::null
 static MAKING: Mutex<()> = Mutex::new(());
 /// True once there has been an entry.
 static ANY: AtomicBool = AtomicBool::new(false);
-
-/// Bytes of the segments that PyTorch cuts small requests from, and of the largest of these
-/// requests (`kLargeBuffer` and `kMinLargeAlloc` of its allocator). Every other segment is as large
-/// as its request.
-const SHARED: u64 = 20 << 20;
-const LARGEST_SHARING: u64 = 10 << 20;
 
 /// State of the segments in the trace.
 fn numbers() -> &'static Numbers {
@@ -150,8 +145,8 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     let pool = of(context)?;
     // On a refusal for lack of memory the driver is asked. It refuses too, and the program gets the
     // driver's error.
-    let first = if bytes == SHARED {
-        LARGEST_SHARING
+    let first = if bytes == LARGE_BUFFER {
+        MIN_LARGE
     } else {
         bytes
     };

@@ -113,16 +113,11 @@ impl Block {
     }
 }
 
-/// Tensors begin at multiples of this many bytes (`kMinBlockSize` of PyTorch's caching allocator).
-const TENSOR_STEP: u64 = 512;
-
 /// Returns the bytes that a block takes up. The `extra` words of a tensor's event are the
 /// framework's, not a cost.
 fn room(event: &Event) -> u64 {
     match event.class.layer() {
-        Layer::Tensor => (event.size.max(1))
-            .checked_next_multiple_of(TENSOR_STEP)
-            .unwrap_or(event.size),
+        Layer::Tensor => gpushim_torch::allocator::block(event.size),
         _ => Bytes::of(event).allocated,
     }
 }

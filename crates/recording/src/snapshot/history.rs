@@ -8,11 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::caching::Segment;
 use crate::snapshot::entries::{Action, Block, DeviceHistory, TraceEntry};
 use crate::snapshot::segments::Segments;
+use gpushim_torch::allocator;
 use gpushim_trace::{Class, Event, Kind, flags};
-
-/// Bytes that the size of each block of PyTorch is a multiple of (`kMinBlockSize` of its caching
-/// allocator).
-const ROUNDING: u64 = 512;
 
 /// The events of a device, and remarks on them.
 #[derive(Debug, Default)]
@@ -224,17 +221,11 @@ impl Waits {
 fn earlier(entry: &TraceEntry) -> Block {
     Block {
         address: entry.address,
-        size: rounded(entry.size),
+        size: allocator::block(entry.size),
         requested: entry.size,
         stream: entry.stream,
         stack: 0,
     }
-}
-
-fn rounded(size: u64) -> u64 {
-    size.max(1)
-        .checked_next_multiple_of(ROUNDING)
-        .unwrap_or(size)
 }
 
 /// Makes events, and keeps their sums.

@@ -15,9 +15,10 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::allocator::OutOfMemory;
-use super::caching::{Memory, Rules, multiple};
+use super::caching::{Memory, Rules};
 use super::heap::Piece;
 use gpushim_analysis::requests::{InitialState, RecordedAllocator, Request, Requests};
+use gpushim_torch::allocator::{BLOCK, SMALL, segment};
 
 mod begin;
 mod elastic;
@@ -29,19 +30,6 @@ mod tests;
 
 pub(super) use elastic::Elastic;
 pub use options::Options;
-
-/// `kMinBlockSize`: unit of sizes, bytes.
-const BLOCK: u64 = 512;
-/// `kSmallSize`: most bytes of a small request.
-const SMALL: u64 = 1 << 20;
-/// `kSmallBuffer`: bytes of a segment for small blocks.
-const SMALL_BUFFER: u64 = 2 << 20;
-/// `kLargeBuffer`: bytes of a segment for large requests below [`MIN_LARGE`].
-const LARGE_BUFFER: u64 = 20 << 20;
-/// `kMinLargeAlloc`: least bytes of a request with a segment of its own size.
-const MIN_LARGE: u64 = 10 << 20;
-/// `kRoundLarge`: unit of larger segments, bytes.
-const ROUND_LARGE: u64 = 2 << 20;
 
 /// Rules of the allocator, and the recorded facts that they follow.
 #[derive(Debug)]
@@ -141,17 +129,6 @@ impl Torch {
             Some(address) => memory.heap.add_at(number, address, segment),
             None => memory.heap.add(number, segment),
         })
-    }
-}
-
-/// Bytes of the segment that is allocated for a block.
-fn segment(bytes: u64) -> u64 {
-    if bytes <= SMALL {
-        SMALL_BUFFER
-    } else if bytes < MIN_LARGE {
-        LARGE_BUFFER
-    } else {
-        multiple(bytes, ROUND_LARGE)
     }
 }
 

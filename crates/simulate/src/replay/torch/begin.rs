@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use crate::replay::caching::Memory;
 use crate::replay::heap::Piece;
 use crate::replay::torch::options::Options;
-use crate::replay::torch::{Group, LARGE_BUFFER, SMALL, SMALL_BUFFER, Torch, range};
+use crate::replay::torch::{Group, Torch, range};
 use gpushim_analysis::requests::{InitialBlock, InitialSegment, InitialState};
+use gpushim_torch::allocator::{LARGE_BUFFER, SMALL, SMALL_BUFFER};
 
 /// Group of the requests that a segment serves.
 pub(super) fn group(segment: &InitialSegment) -> Group {

@@ -10,11 +10,12 @@ use gpushim_alloc::Context;
 use gpushim_alloc::elastic::{self, Mode};
 use rustc_hash::FxHashMap;
 
-use super::{LARGE_BUFFER, MIN_LARGE, Torch};
+use super::Torch;
 use crate::replay::allocator::{Allocator, DriverTime, OutOfMemory};
 use crate::replay::caching::Caching;
 use crate::replay::device::{ReplayDevice, Simulated, UNLIMITED};
 use gpushim_analysis::requests::{InitialState, Request, Requests};
+use gpushim_torch::allocator::{LARGE_BUFFER, MIN_LARGE};
 
 /// The allocator and the memory of its segments.
 pub(in crate::replay) struct Elastic {

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::replay::caching::multiple;
-use crate::replay::torch::{BLOCK, LARGE_BUFFER};
 use gpushim_analysis::requests::Requests;
+use gpushim_torch::allocator::{BLOCK, LARGE_BUFFER, block};
 
 /// Number of size ranges with divisions of their own: from 1 MiB, each up to the next power of two.
 const RANGES: usize = 16;
@@ -68,7 +68,7 @@ impl Options {
         let range = (power.saturating_sub(20) as usize).min(RANGES - 1);
         let divisions = self.divisions.get(range).copied().unwrap_or(0);
         if divisions <= 1 || bytes <= BLOCK.saturating_mul(divisions) {
-            return multiple(bytes, BLOCK);
+            return block(bytes);
         }
         // A power of two is itself a multiple of the step.
         let step = (1_u64 << power) >> divisions.ilog2();

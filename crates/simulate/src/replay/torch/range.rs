@@ -4,7 +4,7 @@
 use crate::replay::allocator::OutOfMemory;
 use crate::replay::caching::Memory;
 use crate::replay::heap::{Heap, Piece};
-use crate::replay::torch::{LARGE_BUFFER, SMALL_BUFFER};
+use gpushim_torch::allocator::{LARGE_BUFFER, SMALL_BUFFER};
 
 /// Bytes of a range: more than any device has.
 pub(super) const BYTES: u64 = 1 << 44;
