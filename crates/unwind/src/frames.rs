@@ -19,8 +19,11 @@ pub struct Frames {
 impl Frames {
     /// Makes room without frames.
     pub const fn new() -> Frames {
+        let addresses = MaybeUninit::<[MaybeUninit<u64>; MAX_FRAMES]>::uninit();
         Frames {
-            addresses: [MaybeUninit::uninit(); MAX_FRAMES],
+            // Written as `[MaybeUninit::uninit(); MAX_FRAMES]`, it would be filled with zeros.
+            // SAFETY: an array of words that may be uninitialised is always initialised.
+            addresses: unsafe { addresses.assume_init() },
             len: 0,
             cut: false,
             whole: false,

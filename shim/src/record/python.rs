@@ -61,8 +61,11 @@ pub struct Row {
 impl Row {
     /// Makes a row of no frames.
     pub const fn new() -> Row {
+        let frames = MaybeUninit::<[MaybeUninit<u64>; MOST]>::uninit();
         Row {
-            frames: [MaybeUninit::uninit(); MOST],
+            // As in `gpushim_unwind::Frames`: nothing is filled.
+            // SAFETY: an array of words that may be uninitialised is always initialised.
+            frames: unsafe { frames.assume_init() },
             length: 0,
         }
     }
