@@ -73,7 +73,7 @@ impl<E: Copy> State<E> {
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
             at = first + piece.pages;
             let excess = beside(&(first..at), &pages);
-            if may_be_cut && !piece.must_keep() && self.excess.is_too_much(excess) {
+            if may_be_cut && rules::may_cut(!piece.must_keep()) && self.excess.is_too_much(excess) {
                 return Some((first, *piece));
             }
             if piece.is_idle() {
@@ -112,15 +112,15 @@ impl<E: Copy> State<E> {
         None
     }
 
-    /// True if a piece that [`State::claim_at_once`] stopped at may be cut: it is too large, and its
-    /// work is complete. While a request lacks memory, that work is waited for.
+    /// True if a piece that [`State::claim_at_once`] stopped at may be cut. It must be too large, and
+    /// its work complete. While a request lacks memory, that work is waited for.
     fn may_cut<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
         piece: Piece,
         excess: usize,
     ) -> bool {
-        let may_leave = !piece.owns_memory && !piece.must_keep() && !self.is_off;
+        let may_leave = !piece.owns_memory && rules::may_cut(!piece.must_keep()) && !self.is_off;
         if !may_leave || self.is_capturing() || !self.excess.is_too_much(excess) {
             return false;
         }
@@ -179,8 +179,9 @@ impl<E: Copy> State<E> {
         self.fences.finish(driver, time, self.clock, is_capturing)
     }
 
-    /// Unmaps a piece, after its work. Another piece may have the memory. Spare memory that is mapped
-    /// nowhere else is destroyed. False if the work cannot be waited for or the driver refuses.
+    /// Unmaps a piece, after its work. Another piece may have the memory. Spare memory that is
+    /// mapped nowhere else is destroyed. False if the work cannot be waited for or the driver
+    /// refuses.
     pub fn unmap<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,

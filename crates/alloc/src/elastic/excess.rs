@@ -19,7 +19,7 @@ const SHARE: u64 = 256;
 #[derive(Default)]
 pub(super) struct Excess {
     pages: usize,
-    /// `None`: no bound.
+    /// Highest number of them before pieces are cut. `None`: pieces are never cut.
     bound: Option<usize>,
 }
 
@@ -29,13 +29,13 @@ impl Excess {
         self.bound = is_tight.then_some((held / PAGE / SHARE) as usize);
     }
 
-    /// True if so many more pages beside a tensor would exceed the bound.
+    /// True if this number of more pages would exceed the bound.
     pub fn is_too_much(&self, pages: usize) -> bool {
         let bound = self.bound.filter(|_| pages > 0);
         bound.is_some_and(|bound| self.pages.saturating_add(pages) > bound)
     }
 
-    /// Notes that a piece without a tensor goes to one, with so many pages beside it.
+    /// Notes that a piece without a tensor goes to one that is not on this number of its pages.
     pub fn began(&mut self, piece: &mut Piece, pages: usize) {
         self.ended(piece);
         piece.excess = pages;
