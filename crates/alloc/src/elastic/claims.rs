@@ -112,8 +112,8 @@ impl<E: Copy> State<E> {
         None
     }
 
-    /// True if a piece that [`State::claim_at_once`] stopped at may be cut. It must be too large, and
-    /// its work complete. While a request lacks memory, that work is waited for.
+    /// True if a piece that [`State::claim_at_once`] stopped at may be cut. It must be too large,
+    /// and its work complete. While a request lacks memory, that work is waited for.
     fn may_cut<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
