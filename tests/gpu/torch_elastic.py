@@ -28,6 +28,7 @@ WORKLOADS = {
     "gpt2-checkpoint": ["gpt2.py", "--checkpoint"],
     "vit": ["vit.py"],
     "resnet50": ["resnet50.py"],
+    "generate": ["generate.py"],
 }
 PROGRAMS = {
     "features": ["torch_elastic_features.py"],
