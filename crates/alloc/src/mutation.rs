@@ -120,8 +120,6 @@ pub(crate) enum Mutation {
     ForgetOtherStreams,
     /// A piece whose memory another one has is unmapped under its work.
     UnmapPlaceEarly,
-    /// A piece that is too large for a tensor is cut although another tensor is on it.
-    CutKept,
     /// A page is empty when the first of its tensors is freed.
     SpareShared,
     /// A tensor that was allocated under a capture moves later.

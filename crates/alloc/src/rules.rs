@@ -98,12 +98,6 @@ pub(crate) fn may_unmap(is_complete: bool) -> bool {
     yes_if(is_complete, Mutation::ReapEarly)
 }
 
-/// True if an elastic piece may be cut: nothing keeps it.
-#[inline(always)]
-pub(crate) fn may_cut(is_unkept: bool) -> bool {
-    yes_if(is_unkept, Mutation::CutKept)
-}
-
 /// True if free memory may be given back to the driver: its work is complete.
 #[inline(always)]
 pub(crate) fn may_evict(is_complete: bool) -> bool {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::excess::beside;
 use super::fences::Fences;
 use super::memory::{Memories, Memory};
 use super::pages::{PAGE, Pages};
@@ -33,17 +32,10 @@ impl<E: Copy> State<E> {
             }
             let address = base + first as u64 * PAGE;
             at = first + piece.pages;
-            let excess = beside(&(first..at), &pages);
-            if self.may_cut(driver, piece, excess) && self.unmap(driver, address, piece) {
-                // The driver has the memory now, unless it is mapped elsewhere.
-                self.is_short = false;
-                continue;
-            }
-            if self.may_regain(driver, (address, piece), wanted.stream) {
+            if self.may_regain(driver, piece, wanted.stream) {
                 let is_ready = self.may_have(self.memories.at(piece.memory), wanted.stream);
                 let segment = self.segments.get_mut(base);
                 if let Some((_, piece)) = segment.and_then(|of| of.next_piece(first..at)) {
-                    self.excess.began(piece, excess);
                     regain(&mut self.memories, piece, address, wanted, is_ready);
                 }
             } else if !self.unmap(driver, address, piece) {
@@ -58,7 +50,6 @@ impl<E: Copy> State<E> {
     /// - Another piece has the memory.
     /// - The memory is the host's.
     /// - Another piece had the memory last, and its work is neither complete nor ordered before.
-    /// - The piece is too large for the tensor, and memory is tight.
     fn claim_at_once(
         &mut self,
         base: u64,
@@ -68,20 +59,14 @@ impl<E: Copy> State<E> {
         let Wanted { stream, .. } = wanted;
         let is_capturing = self.is_capturing();
         let segment = self.segments.get_mut(base)?;
-        let may_be_cut = !segment.keeps_all() && !self.is_off && !is_capturing;
         let mut at = pages.start;
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
             at = first + piece.pages;
-            let excess = beside(&(first..at), &pages);
-            if may_be_cut && rules::may_cut(!piece.must_keep()) && self.excess.is_too_much(excess) {
-                return Some((first, *piece));
-            }
             if piece.is_idle() {
                 // The allocator above orders the piece's own tensors, but not the work of other
                 // streams on the last one.
                 let is_ordered =
                     may_have(&self.fences, piece.left, piece.stream, stream, is_capturing);
-                self.excess.began(piece, excess);
                 piece.stream = stream.filter(|_| is_ordered);
                 piece.tensors += wanted.tensors;
                 continue;
@@ -106,26 +91,9 @@ impl<E: Copy> State<E> {
             if !is_spare || memory.handle.is_host || !is_ready && !is_own {
                 return Some((first, *piece));
             }
-            self.excess.began(piece, excess);
             regain(&mut self.memories, piece, address, wanted, is_ready);
         }
         None
-    }
-
-    /// True if a piece that [`State::claim_at_once`] stopped at may be cut. It must be too large,
-    /// and its work complete. While a request lacks memory, that work is waited for.
-    fn may_cut<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        piece: Piece,
-        excess: usize,
-    ) -> bool {
-        let may_leave = !piece.owns_memory && rules::may_cut(!piece.must_keep()) && !self.is_off;
-        if !may_leave || self.is_capturing() || !self.excess.is_too_much(excess) {
-            return false;
-        }
-        self.look(driver);
-        self.is_short || self.fences.is_over(piece.left)
     }
 
     /// True if a piece that [`State::claim_at_once`] stopped at may have its memory again. It may
@@ -138,7 +106,7 @@ impl<E: Copy> State<E> {
     fn may_regain<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
-        (address, piece): (u64, Piece),
+        piece: Piece,
         stream: Option<u8>,
     ) -> bool {
         let memory = self.memories.at(piece.memory);
@@ -153,10 +121,7 @@ impl<E: Copy> State<E> {
             let has_room = !self.is_short || spare.any(|(_, of)| self.may_have(of, stream));
             return !is_over || !has_room;
         }
-        // The allocator above orders the piece's own tensors.
-        self.may_have(memory, stream)
-            || memory.last == address
-            || !is_over && self.finish(driver, left)
+        self.may_have(memory, stream) || !is_over && self.finish(driver, left)
     }
 
     /// True if `stream` may use this memory now: earlier work on it is complete, or ordered before.
@@ -179,9 +144,8 @@ impl<E: Copy> State<E> {
         self.fences.finish(driver, time, self.clock, is_capturing)
     }
 
-    /// Unmaps a piece, after its work. Another piece may have the memory. Spare memory that is
-    /// mapped nowhere else is destroyed. False if the work cannot be waited for or the driver
-    /// refuses.
+    /// Unmaps a piece, after its work. Another piece may have the memory. False if the work cannot
+    /// be waited for or the driver refuses.
     pub fn unmap<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -202,7 +166,7 @@ impl<E: Copy> State<E> {
         if let Some(segment) = self.segments.around_mut(address) {
             segment.take(address);
         }
-        if is_nowhere && is_spare {
+        if is_nowhere && is_spare && (handle.is_host || self.is_off) {
             self.memories.unlink(piece.memory);
             driver.destroy(handle);
             self.memories.destroyed(piece.memory);

@@ -60,9 +60,6 @@ impl<D: Driver> Elastic<D> {
         }
         let reserved = bytes.max(1).next_multiple_of(PAGE);
         let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
-        let held = state.memories.held.now;
-        let is_tight = state.mode == Mode::Least || self.pages.room() < held;
-        state.excess.limit(held, is_tight);
         let fits = |state: &State<D::Event>| {
             let room = self.pages.room().saturating_add(state.available());
             rules::may_have_segment(room >= wanted)
@@ -139,7 +136,6 @@ impl<D: Driver> Elastic<D> {
         let mut is_clear = true;
         for (first, piece) in segment.pieces() {
             let address = segment.address(first);
-            state.excess.ended(&mut piece.clone());
             is_clear &= state.leave_for_good(&self.pages, address, piece.memory);
         }
         if is_clear {

@@ -5,7 +5,6 @@
 //! number of tensors on each page is known.
 //!
 //! Memory comes in pieces of one, two or four pages: the larger the tensor, the larger its pieces.
-//! A piece that is too large for its next tensor is cut when memory is tight (`excess.rs`).
 //! A piece without a tensor is *idle*. Its memory becomes *spare*, at once or as soon as a request
 //! lacks memory (`idle.rs`). Another piece may take spare memory, which is then mapped at both
 //! pieces. A piece has memory before the next tensor on it is handed out: its own if it is still
@@ -25,7 +24,6 @@
 
 mod claims;
 mod device;
-mod excess;
 mod fences;
 mod held_bytes;
 mod idle;

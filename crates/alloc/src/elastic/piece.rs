@@ -21,8 +21,6 @@ pub(super) struct Piece {
     /// True while the memory belongs to this piece: no other piece has it, and it is not spare.
     pub owns_memory: bool,
     pub pages: usize,
-    /// Number of its pages that count as beside its tensors (`excess.rs`).
-    pub excess: usize,
     /// Number of live tensors on it.
     pub tensors: u32,
     /// True if it keeps its memory: a graph or another process may use it without an announcement.

@@ -56,7 +56,6 @@ impl<E: Copy> State<E> {
                     memory: id,
                     owns_memory: true,
                     pages: count,
-                    excess: 0,
                     tensors: segment.tensors_on(at..at + count, wanted.tensors),
                     is_pinned: false,
                     left: 0,
@@ -241,26 +240,29 @@ impl<E: Copy> State<E> {
             self.moves += 1;
             return Some(id);
         }
-        // Destroys larger spare memory, and creates memory of this size instead.
-        let larger = (size + 1..SIZES).find_map(|size| {
-            let (id, memory) = self.memories.spare_of(size).next()?;
-            self.fences.is_over(memory.left).then_some(id)
-        });
-        if let Some(larger) = larger
-            && self.destroy(driver, larger) > 0
-            && let Some(memory) = self.create_up_to(driver, size)
-        {
-            self.moves += 1;
-            // The driver has the rest for the next request.
-            self.is_short = false;
-            return Some(memory);
+        // Destroys larger or smaller spare memory, and creates memory of this size instead.
+        let mut bytes = 0;
+        let others = (size + 1..SIZES).chain((0..size).rev());
+        let next = |state: &mut Self| {
+            others.clone().find_map(|size| {
+                let (id, memory) = state.memories.spare_of(size).next()?;
+                let is_over = state.fences.is_over(memory.left);
+                is_over.then(|| state.destroy(driver, id))
+            })
+        };
+        while let Some(given) = next(self) {
+            bytes += given;
+            if bytes >= bytes_of(size)
+                && let Some(memory) = self.create(driver, size)
+            {
+                self.moves += 1;
+                return Some(memory);
+            }
         }
-        // Smaller memory is mapped beside other memory of its size.
-        let mut smaller = (0..size).rev();
-        let id = smaller.find_map(|size| self.spare_for(size, wanted.stream))?;
-        self.memories.unlink(id);
+        let size = size.min(piece::fitting((bytes / PAGE) as usize));
+        let memory = (bytes > 0).then(|| self.create_up_to(driver, size))??;
         self.moves += 1;
-        Some(id)
+        Some(memory)
     }
 
     /// Frees the spare memory that was left first, if it was left at this time or before and its

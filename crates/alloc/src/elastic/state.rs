@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::excess::Excess;
 use super::fences::Fences;
 use super::live_sum::LiveSum;
 use super::memory::{Memories, Memory};
@@ -45,8 +44,6 @@ pub(super) struct State<E> {
     pub largest: usize,
     /// True if the last request for new memory was refused.
     pub is_short: bool,
-    /// Pages of pieces beside their tensors.
-    pub excess: Excess,
     /// Number of events that are still to be recorded after [`BATCH`] pages.
     pub eager: u32,
     /// True after a wrong announcement: no memory becomes spare.
@@ -76,7 +73,6 @@ impl<E: Copy> State<E> {
             others: Vec::new(),
             largest: piece::SIZES - 1,
             is_short: false,
-            excess: Excess::default(),
             eager: 0,
             is_off: false,
             keeps_idle: mode == Mode::Pressure,
@@ -115,7 +111,6 @@ impl<E: Copy> State<E> {
             if !piece.is_idle() {
                 continue;
             }
-            self.excess.ended(piece);
             self.clock += 1;
             piece.left = self.clock;
             if keeps_all {

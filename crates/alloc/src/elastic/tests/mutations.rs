@@ -31,7 +31,7 @@ fn until(mistake: Mistake) -> Option<(usize, String)> {
     })
 }
 
-const RULES: [Mutation; 18] = [
+const RULES: [Mutation; 17] = [
     Mutation::NoLiveSum,
     Mutation::NoRestore,
     Mutation::NoPageFence,
@@ -39,7 +39,6 @@ const RULES: [Mutation; 18] = [
     Mutation::HaveUnordered,
     Mutation::ForgetOtherStreams,
     Mutation::UnmapPlaceEarly,
-    Mutation::CutKept,
     Mutation::SpareShared,
     Mutation::NoPinOfNew,
     Mutation::NoPinOfLives,

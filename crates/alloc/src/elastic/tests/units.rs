@@ -72,41 +72,6 @@ fn pages_move_under_pressure_and_always_where_the_least_is_held() {
 }
 
 #[test]
-fn a_piece_is_cut_for_a_smaller_tensor_if_memory_is_tight() {
-    let on_host = |pages| {
-        let (_sim, elastic) = device(pages, Mode::Pressure);
-        let base = segment(&elastic, 16);
-        elastic.allocated(base, 16 * PAGE, 16 * PAGE, None);
-        elastic.freed(base, 16 * PAGE, 0, false);
-        let other = segment(&elastic, 15);
-        elastic.allocated(base, PAGE, PAGE, None);
-        let in_use = elastic.stats().in_use / PAGE;
-        let born = elastic.allocated(other, 15 * PAGE, 16 * PAGE, None);
-        assert_eq!(born.missing, 0);
-        (in_use, born.on_host)
-    };
-    assert_eq!(on_host(16), (1, 0));
-    // With so much memory, nothing is cut.
-    assert_eq!(on_host(100), (4, 0));
-}
-
-#[test]
-fn small_memory_serves_a_large_tensor_without_an_unmap() {
-    let (sim, elastic) = device(16, Mode::Pressure);
-    let (small, large) = (segment(&elastic, 16), segment(&elastic, 16));
-    let pages = 0..16;
-    for n in pages.clone() {
-        elastic.allocated(small + n * PAGE, PAGE, (n + 1) * PAGE, None);
-    }
-    for n in pages {
-        elastic.freed(small + n * PAGE, PAGE, (15 - n) * PAGE, false);
-    }
-    let born = elastic.allocated(large, 16 * PAGE, 16 * PAGE, None);
-    assert_eq!(born, Allocation::default());
-    assert_eq!((elastic.stats().moves, sim.calls(0, Call::Unmap)), (16, 0));
-}
-
-#[test]
 fn a_segment_is_refused_that_does_not_fit_beside_what_lives() {
     let (_sim, elastic) = device(8, Mode::Pressure);
     let base = segment(&elastic, 8);
@@ -299,14 +264,20 @@ fn memory_is_spare_when_all_pages_of_its_piece_are_empty() {
 }
 
 #[test]
-fn large_memory_becomes_small_for_a_small_tensor() {
+fn small_pieces_become_one_for_a_large_tensor_and_a_large_one_several() {
     let (sim, elastic) = device(16, Mode::Pressure);
     let (one, two) = (segment(&elastic, 16), segment(&elastic, 16));
-    elastic.allocated(one, 16 * PAGE, 16 * PAGE, None);
-    assert_eq!(pieces(&sim, one, 16), [4; 4]);
-    elastic.freed(one, 16 * PAGE, 0, false);
-    elastic.allocated(two + PAGE, 3 * PAGE, 3 * PAGE, None);
-    assert_eq!(pieces(&sim, two + PAGE, 3), [1; 3]);
+    for page in 0..16 {
+        elastic.allocated(one + page * PAGE, PAGE, (page + 1) * PAGE, None);
+    }
+    for page in 0..16 {
+        elastic.freed(one + page * PAGE, PAGE, (15 - page) * PAGE, false);
+    }
+    elastic.allocated(two, 16 * PAGE, 16 * PAGE, None);
+    assert_eq!(pieces(&sim, two, 16), [4; 4]);
+    elastic.freed(two, 16 * PAGE, 0, false);
+    elastic.allocated(one + PAGE, 3 * PAGE, 3 * PAGE, None);
+    assert_eq!(pieces(&sim, one + PAGE, 3), [1; 3]);
 }
 
 #[test]
