@@ -9,8 +9,8 @@ use gpushim_trace::Trace;
 use gpushim_trace::attached::Attached;
 
 /// Looks up the names in the program's files, and in the debug files in folders. Returns them, and
-/// their number in words; `None` if the trace has no stacks. `problem` is told what could not be
-/// read.
+/// their number in words; `None` if the trace has no stacks. `problem` gets each file that cannot
+/// be read.
 pub fn attachment(
     trace: &Opened<Trace>,
     debug_dirs: &[PathBuf],

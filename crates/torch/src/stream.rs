@@ -10,9 +10,9 @@ use std::ffi::CStr;
 pub struct CudaStream {
     /// PyTorch's `c10::DeviceType`.
     pub kind: i8,
-    /// Ordinal of the device.
+    /// Ordinal from 0, as CUDA counts devices in this process.
     pub device: i8,
-    /// Number of the stream.
+    /// PyTorch's number, which no other stream of the device has.
     pub id: i64,
 }
 
