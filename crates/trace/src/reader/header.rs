@@ -84,10 +84,7 @@ pub fn parse(
     let failed = |why: String| Error::new(super::READ, path, why);
     let first = bytes.to_vec(0, layout::HEADER_BYTES as u64);
     if first.is_empty() {
-        return Err(failed(match bytes.len() {
-            0 => "it is empty".to_string(),
-            length => format!("its {length} bytes are no gpushim trace"),
-        }));
+        return Err(failed("it is empty".to_string()));
     }
     match first.get(..MAGIC.len()) {
         Some(magic) if magic == MAGIC => {}
