@@ -1,9 +1,10 @@
 //! The elastic segments of one device.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::memory::Memories;
 use super::open_captures::OpenCaptures;
@@ -38,6 +39,10 @@ impl<D: Driver> Elastic<D> {
         }
     }
 
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<D::Event>> {
+        self.state.lock()
+    }
+
     /// Returns the device and its driver.
     pub fn pages(&self) -> &Pages<D> {
         &self.pages
@@ -54,20 +59,13 @@ impl<D: Driver> Elastic<D> {
     /// - Off after a wrong announcement, or if the driver's addresses do not begin on a page.
     /// - The driver's error.
     pub fn segment(&self, bytes: u64, first: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.is_off {
             return Err(Refusal::Off);
         }
         let reserved = bytes.max(1).next_multiple_of(PAGE);
         let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
-        let fits = |state: &State<D::Event>| {
-            let room = self.pages.room().saturating_add(state.available());
-            rules::may_have_segment(room >= wanted)
-        };
-        let has_room = fits(&state)
-            || self.pages.make_room() && fits(&state)
-            || self.has_room_elsewhere(&state, wanted) && fits(&state);
-        if !has_room {
+        if !self.has_room(&state, wanted) {
             return Err(Refusal::Driver(D::OUT_OF_MEMORY));
         }
         let base = self.pages.reserve(reserved).map_err(Refusal::Driver)?;
@@ -92,10 +90,17 @@ impl<D: Driver> Elastic<D> {
         Ok(base)
     }
 
-    /// True if other processes freed memory for a tensor of this size.
-    fn has_room_elsewhere(&self, state: &State<D::Event>, bytes: u64) -> bool {
-        let missing = bytes.saturating_sub(state.available());
-        self.pages.make_room_elsewhere(missing)
+    /// True if a tensor of this size fits beside the memory in use, also of other processes that
+    /// free some.
+    pub(super) fn has_room(&self, state: &State<D::Event>, bytes: u64) -> bool {
+        let fits = || {
+            let room = self.pages.room().saturating_add(state.available());
+            rules::may_have_segment(room >= bytes)
+        };
+        let missing = || bytes.saturating_sub(state.available());
+        fits()
+            || self.pages.make_room() && fits()
+            || self.pages.make_room_elsewhere(missing()) && fits()
     }
 
     /// Frees a segment, after all work that may use it. `leaves` gets its bytes before another
@@ -108,16 +113,12 @@ impl<D: Driver> Elastic<D> {
         address: u64,
         leaves: impl FnOnce(u64),
     ) -> Option<Result<FreedSegment, D::Error>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let segment = state.segments.get(address)?;
         let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
-        if rules::must_wait_for_segment()
-            && let Err(error) = self.pages.drain()
-        {
+        if let Err(error) = self.finish(&mut state) {
             return Some(Err(error));
         }
-        let now = state.clock;
-        state.fences.all_over(&self.pages, now);
         leaves(bytes);
         let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
         self.remove(&mut state, address);
@@ -127,20 +128,49 @@ impl<D: Driver> Elastic<D> {
         Some(Ok(FreedSegment { bytes, trouble }))
     }
 
-    /// Removes a segment that no work uses. Memory that no other piece is mapped at is given back
-    /// to the driver.
-    fn remove(&self, state: &mut State<D::Event>, base: u64) {
-        let Some(segment) = state.segments.remove(base) else {
+    /// Waits for all work that may use segments.
+    pub(super) fn finish(&self, state: &mut State<D::Event>) -> Result<(), D::Error> {
+        if rules::must_wait_for_segment() {
+            self.pages.drain()?;
+        }
+        let now = state.clock;
+        state.fences.all_over(&self.pages, now);
+        Ok(())
+    }
+
+    /// Removes a segment that no work uses, and its addresses if they were reserved for it.
+    pub(super) fn remove(&self, state: &mut State<D::Event>, base: u64) {
+        let Some(segment) = state.segments.get(base) else {
             return;
         };
+        let (pages, reserved) = (segment.all(), segment.reserved());
+        let is_clear = self.leave(state, base, pages);
+        state.segments.remove(base);
+        if is_clear && !state.reserved.iter().any(|range| range.base == base) {
+            self.pages.unreserve(base, reserved);
+        }
+    }
+
+    /// Takes the memory of pages that no work uses. Memory that no other piece is mapped at is given
+    /// back to the driver. False if the driver refuses to unmap some.
+    pub(super) fn leave(
+        &self,
+        state: &mut State<D::Event>,
+        base: u64,
+        pages: Range<usize>,
+    ) -> bool {
         let mut is_clear = true;
-        for (first, piece) in segment.pieces() {
+        let mut at = pages.start;
+        while let Some(segment) = state.segments.get_mut(base)
+            && let Some((first, piece)) = segment.next_piece(at..pages.end)
+        {
+            let piece = *piece;
+            at = first + piece.pages;
             let address = segment.address(first);
+            segment.take(address);
             is_clear &= state.leave_for_good(&self.pages, address, piece.memory);
         }
-        if is_clear {
-            self.pages.unreserve(base, segment.reserved());
-        }
+        is_clear
     }
 
     /// Gives memory to the pages of a tensor that the allocator above hands out next.
@@ -155,7 +185,7 @@ impl<D: Driver> Elastic<D> {
         total: u64,
         stream: Option<u8>,
     ) -> Allocation {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.allocated(&self.pages, address, bytes, total, stream)
     }
 
@@ -171,14 +201,14 @@ impl<D: Driver> Elastic<D> {
         total: u64,
         is_elsewhere: bool,
     ) -> Option<Trouble> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.freed(&self.pages, address, bytes, total, is_elsewhere)
     }
 
     /// Pins the segment of an address, as others may access it without a tensor there. All of the
     /// segment gets memory and keeps it. False if there is not enough memory.
     pub fn pin(&self, address: u64) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let Some(segment) = state.segments.around(address) else {
             return true;
         };
@@ -200,7 +230,7 @@ impl<D: Driver> Elastic<D> {
     /// Notes that a stream is about to capture, under a number that no other capture has. Tensors
     /// that live at any time until the capture ends keep their memory.
     pub fn capture_began(&self, capture: u64) {
-        self.state.lock().capture_began(&self.pages, capture);
+        self.lock().capture_began(&self.pages, capture);
     }
 
     /// Notes that a capture has ended, or did not begin. Does not wait for other calls: the caller
@@ -291,7 +321,7 @@ impl<D: Driver> Elastic<D> {
     /// # Errors
     /// The driver's; some pages may have changed.
     pub fn change_access(&self, other: i32, is_allowed: bool) -> Result<(), D::Error> {
-        let mut others = self.state.lock().others.clone();
+        let mut others = self.lock().others.clone();
         others.retain(|one| *one != other);
         others.extend(is_allowed.then_some(other));
         self.set_access(others)
@@ -302,7 +332,7 @@ impl<D: Driver> Elastic<D> {
     /// # Errors
     /// The driver's; some pages may have changed.
     pub fn set_access(&self, others: Vec<i32>) -> Result<(), D::Error> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let gone: Vec<i32> = state
             .others
             .iter()
@@ -324,25 +354,25 @@ impl<D: Driver> Elastic<D> {
 
     /// Finds the segment around an address.
     pub fn find(&self, address: u64) -> Option<Found> {
-        self.state.lock().find(address)
+        self.lock().find(address)
     }
 
     /// Pieces of memory of the segment around an address, in the order of their addresses, for
     /// other processes. They stay as long as the segment. `None`: the segment was not pinned, or is
     /// in part in memory of the host.
     pub fn backing(&self, address: u64) -> Option<(Found, Vec<Handle>)> {
-        let state = self.state.lock();
+        let state = self.lock();
         Some((state.find(address)?, state.backing(address)?))
     }
 
     #[cfg(test)]
     pub(super) fn keeps_idle(&self) -> bool {
-        self.state.lock().keeps_idle
+        self.lock().keeps_idle
     }
 
     /// Returns the state of the segments.
     pub fn stats(&self) -> Stats {
-        self.state.lock().stats()
+        self.lock().stats()
     }
 
     /// Returns [`Elastic::stats`], or `None` while another thread holds the lock.
@@ -353,7 +383,7 @@ impl<D: Driver> Elastic<D> {
     /// Removes all segments, as their context has ended with all work in it. `leaves` gets the
     /// address and the bytes of each.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         state.fences.clear(&self.pages);
         let all = state.segments.values();
         let all: Vec<(u64, u64)> = all.map(|segment| (segment.base, segment.bytes)).collect();

@@ -32,6 +32,7 @@ mod memory;
 mod open_captures;
 mod pages;
 mod piece;
+mod ranges;
 mod request;
 mod segment;
 mod segments;

@@ -32,18 +32,27 @@ pub(super) struct Segment {
 impl Segment {
     /// Creates a segment of this many bytes, without memory.
     pub fn new(base: u64, bytes: u64, number: u64, is_unproven: bool) -> Self {
-        let pages = bytes.div_ceil(PAGE) as usize;
-        Segment {
+        let mut segment = Segment {
             base,
-            bytes,
+            bytes: 0,
             number,
-            pages: vec![None; pages],
-            pieces: vec![None; pages],
+            pages: Vec::new(),
+            pieces: Vec::new(),
             tensors: BTreeMap::new(),
             is_pinned: false,
             is_incomplete: false,
             is_unproven,
-        }
+        };
+        segment.grow(bytes);
+        segment
+    }
+
+    /// Extends it to this many bytes, without memory.
+    pub fn grow(&mut self, bytes: u64) {
+        let pages = bytes.div_ceil(PAGE) as usize;
+        self.bytes = bytes;
+        self.pages.resize(pages, None);
+        self.pieces.resize(pages, None);
     }
 
     /// Indices of all its pages.

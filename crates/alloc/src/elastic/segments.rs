@@ -29,6 +29,19 @@ impl Segments {
         self.places[place] = Some(segment);
     }
 
+    /// Extends the segment that begins at an address to this many bytes.
+    pub fn grow(&mut self, base: u64, bytes: u64) {
+        let Some(segment) = self.get_mut(base) else {
+            return;
+        };
+        let first = (base + segment.reserved()) / PAGE;
+        segment.grow(bytes);
+        let end = (base + segment.reserved()) / PAGE;
+        if let Some(&place) = self.by_page.get(&(base / PAGE)) {
+            self.by_page.extend((first..end).map(|page| (page, place)));
+        }
+    }
+
     /// Removes the segment that begins at an address.
     pub fn remove(&mut self, base: u64) -> Option<Segment> {
         self.get(base)?;

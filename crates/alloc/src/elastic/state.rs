@@ -10,6 +10,7 @@ use super::memory::{Memories, Memory};
 use super::open_captures::OpenCaptures;
 use super::pages::{Handle, PAGE, Pages};
 use super::piece::{self, Piece};
+use super::ranges::Reserved;
 use super::request::Wanted;
 use super::segment::Segment;
 use super::segments::Segments;
@@ -33,6 +34,8 @@ const EAGER: u32 = 64;
 pub(super) struct State<E> {
     pub mode: Mode,
     pub segments: Segments,
+    /// Addresses that the allocator above reserved itself. The segment there begins where they do.
+    pub reserved: Vec<Reserved>,
     pub memories: Memories,
     pub fences: Fences<E>,
     pub live_sum: LiveSum,
@@ -66,6 +69,7 @@ impl<E: Copy> State<E> {
         State {
             mode,
             segments: Segments::default(),
+            reserved: Vec::new(),
             memories: Memories::new(),
             fences: Fences::default(),
             live_sum: LiveSum::default(),

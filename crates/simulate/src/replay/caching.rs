@@ -119,8 +119,8 @@ impl<R: Rules> Caching<R> {
         piece.filter(|piece| *piece != Piece::NONE)
     }
 
-    /// Takes the addresses of the regions that were released since the last call.
-    pub fn dropped(&mut self) -> Vec<u64> {
+    /// Takes the addresses and bytes that lost their memory since the last call.
+    pub fn dropped(&mut self) -> Vec<(u64, u64)> {
         self.memory.heap.dropped()
     }
 

@@ -118,11 +118,6 @@ impl Simulated {
         self.capacity().saturating_sub(self.taken())
     }
 
-    /// Sets the address of the next allocation.
-    pub fn place_next(&self, address: u64) {
-        self.next.store(address, Relaxed);
-    }
-
     /// Advances the host by one request.
     pub fn advance(&self) {
         self.now.fetch_add(1, Relaxed);

@@ -46,8 +46,8 @@ pub(super) struct Heap {
     unmapped: BTreeSet<(u32, u64, u32)>,
     /// Address of the next region.
     next: u64,
-    /// Addresses of regions that were dropped since the last call of [`Heap::dropped`].
-    dropped: Vec<u64>,
+    /// Addresses and bytes that lost their memory since the last call of [`Heap::dropped`].
+    dropped: Vec<(u64, u64)>,
 }
 
 /// Bytes between regions, so that they are never adjacent.
@@ -235,14 +235,15 @@ impl Heap {
     /// Drops the region of a free block that is its whole region.
     pub fn drop_region(&mut self, piece: Piece) {
         if self.is_region(piece) && self.is_free(piece) {
-            self.dropped.push(self.address(piece));
+            self.dropped.push((self.address(piece), self.bytes(piece)));
             self.unlist(piece);
             self.unused.push(piece.0);
         }
     }
 
-    /// Takes the addresses of the regions that were dropped since the last call.
-    pub fn dropped(&mut self) -> Vec<u64> {
+    /// Takes the addresses and bytes that lost their memory since the last call: regions that were
+    /// dropped, and unmapped parts.
+    pub fn dropped(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.dropped)
     }
 
@@ -306,6 +307,7 @@ impl Heap {
 
     /// Removes the memory of a used block and merges it with adjacent unmapped blocks.
     pub fn unmap(&mut self, piece: Piece) {
+        self.dropped.push((self.address(piece), self.bytes(piece)));
         let whole = self.merged(piece, Heap::is_unmapped, Heap::unlist_unmapped);
         if let Some(node) = self.nodes.get_mut(whole.0 as usize) {
             (node.is_mapped, node.is_free) = (false, false);

@@ -114,7 +114,7 @@ impl Planted {
     }
 
     fn give_back(&mut self) {
-        for segment in self.torch.dropped() {
+        for (segment, _) in self.torch.dropped() {
             if let Some((bytes, stream)) = self.segments.remove(&segment) {
                 self.note("segment_free", [segment, bytes], stream, json!([]));
             }

@@ -25,7 +25,7 @@ pub enum Policy {
     Torch,
     /// PyTorch's caching allocator with expandable segments.
     TorchExpandable,
-    /// PyTorch's caching allocator on elastic segments, which have memory only where a block is.
+    /// PyTorch's caching allocator with expandable segments that have memory only where a block is.
     TorchElastic,
     /// Pool of RMM, `pool_memory_resource`.
     RmmPool,
@@ -68,7 +68,9 @@ impl Policy {
             Policy::Gpushim(_) => "gpushim",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
-            Policy::TorchElastic => "PyTorch's on elastic segments (GPUSHIM_ELASTIC)",
+            Policy::TorchElastic => {
+                "PyTorch's with elastic memory in expandable_segments (GPUSHIM_ELASTIC)"
+            }
             Policy::RmmPool => "RMM's pool, without initial size",
             Policy::RmmArena => "RMM's arenas, half of the device at once",
             Policy::Bfc => "TensorFlow's and XLA's BFC, growing",

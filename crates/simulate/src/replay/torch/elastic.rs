@@ -1,4 +1,5 @@
-//! PyTorch's caching allocator over elastic segments: the code of the shim over a simulated device.
+//! PyTorch's caching allocator over elastic memory in its expandable segments: the code of the shim
+//! over a simulated device.
 //!
 //! With a limit, new memory is allocated first, and pieces share memory only at the limit. Without
 //! a limit, pieces share memory wherever more would be held than was in use at a time, as with
@@ -7,15 +8,14 @@
 use std::fmt;
 
 use gpushim_alloc::Context;
-use gpushim_alloc::elastic::{self, Mode};
+use gpushim_alloc::elastic::{self, Mode, PAGE};
 use rustc_hash::FxHashMap;
 
-use super::Torch;
+use super::{Torch, range};
 use crate::replay::allocator::{Allocator, DriverTime, OutOfMemory};
 use crate::replay::caching::Caching;
 use crate::replay::device::{ReplayDevice, Simulated, UNLIMITED};
 use gpushim_analysis::requests::{InitialState, Request, Requests};
-use gpushim_torch::allocator::{LARGE_BUFFER, MIN_LARGE};
 
 /// The allocator and the memory of its segments.
 pub(in crate::replay) struct Elastic {
@@ -29,6 +29,13 @@ pub(in crate::replay) struct Elastic {
     total: u64,
     /// Number of each stream, in the order of first use.
     streams: FxHashMap<u64, u8>,
+    /// First addresses of the expandable segments.
+    ranges: Vec<u64>,
+}
+
+/// First address of an expandable segment in the memory: recorded addresses may be changed ones.
+fn aligned(base: u64) -> u64 {
+    base.next_multiple_of(PAGE)
 }
 
 impl fmt::Debug for Elastic {
@@ -40,7 +47,7 @@ impl fmt::Debug for Elastic {
 impl Elastic {
     /// Makes the allocator on a device for some requests.
     pub fn new(device: &ReplayDevice, requests: &Requests) -> Elastic {
-        let torch = Torch::new(requests, Some(false));
+        let torch = Torch::new(requests, Some(true));
         let capacity = device.limit.unwrap_or(UNLIMITED);
         let mode = match device.limit {
             Some(_) => Mode::Pressure,
@@ -57,17 +64,17 @@ impl Elastic {
             live: FxHashMap::default(),
             total: 0,
             streams: FxHashMap::default(),
+            ranges: Vec::new(),
         }
     }
 
     /// Backs a block that PyTorch has handed out with memory.
     fn allocated(&mut self, block: u32, stream: Option<u64>) -> Result<(), OutOfMemory> {
-        let Some((address, bytes)) = self.torch.place(block) else {
+        let place = self.torch.place(block).zip(self.torch.region(block));
+        let Some(((address, bytes), (base, _))) = place else {
             return Ok(());
         };
-        if self.memory.find(address).is_none() {
-            self.new_segment(block)?;
-        }
+        let address = self.map(base, address, bytes);
         let stream = stream.map(|stream| self.number(stream));
         self.total += bytes;
         self.live.insert(block, (address, bytes));
@@ -83,19 +90,15 @@ impl Elastic {
         Ok(())
     }
 
-    /// Adds the segment of a block.
-    fn new_segment(&mut self, block: u32) -> Result<(), OutOfMemory> {
-        let Some((base, bytes)) = self.torch.region(block) else {
-            return Ok(());
-        };
-        let first = if bytes == LARGE_BUFFER {
-            MIN_LARGE
-        } else {
-            bytes
-        };
-        self.memory.pages().driver.place_next(base);
-        let made = self.memory.segment(bytes, first, true);
-        made.map(drop).map_err(|_| OutOfMemory)
+    /// Maps the part of an expandable segment that a block is in. Returns the block's address there.
+    fn map(&mut self, base: u64, address: u64, bytes: u64) -> u64 {
+        if !self.ranges.contains(&base) {
+            self.ranges.push(base);
+            self.memory.add_range(aligned(base), range::BYTES, true);
+        }
+        let address = aligned(base) + (address - base);
+        self.memory.map(address, bytes);
+        address
     }
 
     /// Handles the end of a block according to PyTorch.
@@ -113,10 +116,13 @@ impl Elastic {
         *self.streams.entry(stream).or_insert(next)
     }
 
-    /// Releases the segments that PyTorch has released.
+    /// Unmaps the parts of segments that PyTorch has unmapped.
     fn follow(&mut self) {
-        for base in self.torch.dropped() {
-            self.memory.free_segment(base, |_| ());
+        for (address, bytes) in self.torch.dropped() {
+            let of = |base: &u64| (*base..*base + range::BYTES).contains(&address);
+            if let Some(base) = self.ranges.iter().copied().find(of) {
+                self.memory.unmap(aligned(base) + (address - base), bytes);
+            }
         }
     }
 }
@@ -185,16 +191,17 @@ mod tests {
     use crate::replay::tests::{MIB, made};
     use crate::replay::{Policy, run};
     use gpushim_analysis::requests::{InitialBlock, InitialSegment, Op};
+    use gpushim_recording::Segment;
 
-    /// Blocks of 20, 30 and 20 MiB, of which one is live at a time. The 30 MiB need a segment of
-    /// their own.
+    /// At most 50 MiB live. The 30 MiB do not fit where the first 20 MiB were.
     fn steps() -> Requests {
         made(&[
             (Op::Allocate, 0, 20 * MIB),
+            (Op::Allocate, 1, 20 * MIB),
             (Op::Free, 0, 20 * MIB),
-            (Op::Allocate, 1, 30 * MIB),
-            (Op::Free, 1, 30 * MIB),
-            (Op::Allocate, 2, 20 * MIB),
+            (Op::Allocate, 2, 30 * MIB),
+            (Op::Free, 2, 30 * MIB),
+            (Op::Allocate, 3, 20 * MIB),
         ])
     }
 
@@ -215,18 +222,18 @@ mod tests {
         let requests = steps();
         let natively = run(
             &requests,
-            &mut *Policy::Torch.build(&ReplayDevice::default(), &requests),
+            &mut *Policy::TorchExpandable.build(&ReplayDevice::default(), &requests),
         );
-        assert_eq!(natively.peak_reserved, 50 * MIB);
+        assert_eq!(natively.peak_reserved, 80 * MIB);
         let least = outcome(&requests, None, 0);
-        assert_eq!((least.peak_reserved, least.out_of_memory), (30 * MIB, 0));
-        let limited = outcome(&requests, Some(32 * MIB), 0);
+        assert_eq!((least.peak_reserved, least.out_of_memory), (50 * MIB, 0));
+        let limited = outcome(&requests, Some(52 * MIB), 0);
         assert_eq!(
             (limited.peak_reserved, limited.out_of_memory),
-            (30 * MIB, 0)
+            (50 * MIB, 0)
         );
-        let ample = outcome(&requests, Some(50 * MIB), 0);
-        assert_eq!(ample.peak_reserved, 50 * MIB);
+        let ample = outcome(&requests, Some(70 * MIB), 0);
+        assert_eq!(ample.peak_reserved, 70 * MIB);
         // A piece that shares memory needs no more calls than one with memory of its own.
         assert!(ample.driver_calls >= least.driver_calls, "{ample:?}");
     }
@@ -235,10 +242,10 @@ mod tests {
     fn memory_behind_unfinished_work_moves_after_a_wait_or_in_its_stream() {
         let requests = steps();
         for lag in [0, 100] {
-            let limited = outcome(&requests, Some(32 * MIB), lag);
+            let limited = outcome(&requests, Some(52 * MIB), lag);
             assert_eq!(
                 (limited.peak_reserved, limited.out_of_memory),
-                (30 * MIB, 0)
+                (50 * MIB, 0)
             );
         }
     }
@@ -273,12 +280,13 @@ mod tests {
                 address: base,
                 bytes: 20 * MIB,
                 pool: 0,
-                of: Default::default(),
+                of: Segment {
+                    is_expandable: true,
+                    ..Segment::default()
+                },
             }],
-            // The first block includes the 512 KiB before the second one, as too little for a
-            // split.
             blocks: vec![
-                block(0, base, 2 * MIB),
+                block(0, base, 5 * MIB / 2),
                 block(1, base + 5 * MIB / 2, 3 * MIB / 2),
             ],
             waiting: Vec::new(),

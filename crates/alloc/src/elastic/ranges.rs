@@ -1,0 +1,132 @@
+//! Ranges: segments in addresses that the allocator above reserved itself (PyTorch's expandable
+//! segments).
+//!
+//! The allocator maps parts of a range where it needs room, and unmaps parts that it does not use.
+//! A mapped part has memory only at tensors, as a segment.
+
+use super::device::Elastic;
+use super::pages::PAGE;
+use super::request::Wanted;
+use super::segment::Segment;
+use super::state::State;
+use crate::driver::Driver;
+use crate::rules;
+
+/// Addresses that the allocator above reserved.
+#[derive(Clone, Copy)]
+pub(super) struct Reserved {
+    pub base: u64,
+    pub bytes: u64,
+    /// True if the allocator is known to announce its tensors.
+    pub is_trusted: bool,
+}
+
+impl Reserved {
+    fn has(&self, address: u64, bytes: u64) -> bool {
+        address >= self.base && address - self.base + bytes <= self.bytes
+    }
+}
+
+impl<D: Driver> Elastic<D> {
+    /// Adds a range. If the caller is not `is_trusted` to announce its tensors, mapped parts get
+    /// memory at once, and keep it until a tensor is announced at the beginning of the range.
+    /// False if the range does not begin on a [`PAGE`], or after a wrong announcement.
+    pub fn add_range(&self, base: u64, bytes: u64, is_trusted: bool) -> bool {
+        let mut state = self.lock();
+        if state.is_off || !base.is_multiple_of(PAGE) {
+            return false;
+        }
+        state.reserved.push(Reserved {
+            base,
+            bytes,
+            is_trusted,
+        });
+        true
+    }
+
+    /// True if a range contains these bytes.
+    pub fn has_range(&self, address: u64, bytes: u64) -> bool {
+        let state = self.lock();
+        state.reserved.iter().any(|range| range.has(address, bytes))
+    }
+
+    /// True if `bytes` more bytes of a range may be mapped: a tensor there can have memory. `before`
+    /// were promised and are not mapped yet.
+    ///
+    /// Only the last part of what is promised for a tensor may be larger than the tensor.
+    pub fn may_map(&self, before: u64, bytes: u64) -> bool {
+        let state = self.lock();
+        let least = if state.keeps_ranges() { bytes } else { PAGE };
+        self.has_room(&state, before + least)
+    }
+
+    /// Maps a part of a range, without memory unless the range keeps all its memory. False if there
+    /// is too little for that. `None`: the part is in no range.
+    pub fn map(&self, address: u64, bytes: u64) -> Option<bool> {
+        let mut state = self.lock();
+        let mut ranges = state.reserved.iter();
+        let Reserved {
+            base, is_trusted, ..
+        } = *ranges.find(|range| range.has(address, bytes))?;
+        let end = address - base + bytes;
+        match state.segments.get(base) {
+            None => {
+                state.last += 1;
+                let segment = Segment::new(base, end, state.last, !is_trusted);
+                state.segments.insert(segment);
+            }
+            Some(segment) if segment.bytes < end => state.segments.grow(base, end),
+            Some(_) => {}
+        }
+        let segment = state.segments.get(base)?;
+        let pages = segment.pages_of(address, bytes);
+        if !segment.keeps_all() && !state.is_off {
+            return Some(true);
+        }
+        let backed = state.back(self.pages(), base, pages.clone(), Wanted::UNNEEDED);
+        if backed.missing > 0 {
+            self.leave(&mut state, base, pages);
+        }
+        Some(backed.missing == 0)
+    }
+
+    /// Unmaps a part of a range, after all work that may use it. Its memory is given back to the
+    /// driver if no other piece is mapped at it. `None`: the part is in no range.
+    ///
+    /// # Errors
+    /// The driver's, if that work cannot be waited for. The part stays mapped.
+    pub fn unmap(&self, address: u64, bytes: u64) -> Option<Result<(), D::Error>> {
+        let mut state = self.lock();
+        let segment = state.segments.around(address)?;
+        let (base, pages) = (segment.base, segment.pages_of(address, bytes));
+        let mut ranges = state.reserved.iter();
+        ranges.find(|range| range.base == base)?;
+        if let Err(error) = self.finish(&mut state) {
+            return Some(Err(error));
+        }
+        self.leave(&mut state, base, pages);
+        Some(Ok(()))
+    }
+
+    /// Removes the range that begins at an address. False if none does.
+    pub fn remove_range(&self, base: u64) -> bool {
+        let mut state = self.lock();
+        let is_range = state.reserved.iter().any(|range| range.base == base);
+        if is_range {
+            self.remove(&mut state, base);
+            state.reserved.retain(|range| range.base != base);
+        }
+        is_range
+    }
+}
+
+impl<E: Copy> State<E> {
+    /// True if parts of ranges get memory when they are mapped.
+    fn keeps_ranges(&self) -> bool {
+        let keeps = |range: &Reserved| match self.segments.get(range.base) {
+            Some(segment) => segment.keeps_all(),
+            None => rules::must_keep_unproven(!range.is_trusted),
+        };
+        self.is_off || self.reserved.iter().any(keeps)
+    }
+}
