@@ -1,9 +1,13 @@
 /* Plays libc10_cuda.so: an allocator that cuts segments of cudaMalloc up and announces each tensor, as PyTorch's own does.
    A segment is of the stream that is current when it is asked for, and serves that one only. A block is free as soon as it
-   is freed. */
+   is freed. With TORCH_EXPANDS set, a segment is reserved addresses: 20 MiB each are mapped where a tensor needs them, and
+   unmapped in free blocks. */
+#include "../conformance/conformance.h"
 #include "cudart.h"
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct { int8_t type, index; } Device;
@@ -14,8 +18,13 @@ __attribute__((noinline)) void report(void *at, int64_t bytes, uint64_t allocate
 }
 
 enum { SEGMENTS = 64, BLOCKS = 128, UNIT = 512, LARGE = 10 << 20, SEGMENT = 20 << 20, PAGE = 2 << 20, STREAMS = 32 };
+enum { PARTS = 32, RESERVED = PARTS * SEGMENT };
+enum { FREE, USED, UNMAPPED };
 typedef struct { size_t at, bytes; int used; } Block;
-typedef struct { char *base; size_t bytes; int64_t stream; int is_private, count; Block block[BLOCKS]; } Segment;
+typedef struct {
+    char *base; size_t bytes; int64_t stream; int is_private, count; Block block[BLOCKS];
+    CUhandle part[PARTS];
+} Segment;
 static Segment segments[SEGMENTS];
 static int count, is_private;
 static uint64_t live, reserved, error;
@@ -50,12 +59,103 @@ static void announce(void *at, int64_t bytes) {
     error = 0;
 }
 
+/* Shortens a block; the rest is a block of its own, behind it. */
+static void split(Segment *s, int i, size_t bytes) {
+    Block *b = &s->block[i];
+    if (b->bytes == bytes) return;
+    memmove(b + 2, b + 1, (s->count - i - 1) * sizeof *b);
+    b[1] = (Block){b->at + bytes, b->bytes - bytes, b->used};
+    b->bytes = bytes;
+    s->count++;
+}
+
+/* Joins free blocks, and unmapped ones. */
+static void merge(Segment *s) {
+    for (int j = s->count - 1; j > 0; j--) {
+        if (s->block[j].used == USED || s->block[j].used != s->block[j - 1].used) continue;
+        s->block[j - 1].bytes += s->block[j].bytes;
+        memmove(&s->block[j], &s->block[j + 1], (s->count - j - 1) * sizeof(Block));
+        s->count--;
+    }
+}
+
+static int expands(void) { return getenv("TORCH_EXPANDS") != NULL; }
+
+#define CALL(name, ...) ((int (*)())dlsym(RTLD_DEFAULT, #name))(__VA_ARGS__)
+
+/* Maps the first bytes of an unmapped block, or nothing. */
+static int map(Segment *s, int i, size_t bytes) {
+    AllocationProp prop = {.type = 1, .handles = 1, .location = {1, 0}};
+    AccessDesc access = {{1, 0}, 3};
+    CUdeviceptr at = (CUdeviceptr)s->base + s->block[i].at;
+    int first = s->block[i].at / SEGMENT, parts = bytes / SEGMENT;
+    for (int k = 0; k < parts; k++) {
+        if (!CALL(cuMemCreate, &s->part[first + k], (size_t)SEGMENT, &prop, 0ull)) continue;
+        while (k-- > 0) CALL(cuMemRelease, s->part[first + k]);
+        return 0;
+    }
+    for (int k = 0; k < parts; k++)
+        if (CALL(cuMemMap, at + k * (size_t)SEGMENT, (size_t)SEGMENT, (size_t)0, s->part[first + k], 0ull)) abort();
+    if (CALL(cuMemSetAccess, at, bytes, &access, (size_t)1)) abort();
+    split(s, i, bytes);
+    s->block[i].used = FREE;
+    reserved += bytes;
+    merge(s);
+    return 1;
+}
+
+/* Maps more of the segment of a stream, so that a free block has these bytes. */
+static Segment *expand(size_t bytes) {
+    Segment *s = segments;
+    while (s < segments + count && (s->stream != current || s->is_private != is_private)) s++;
+    if (s == segments + count) {
+        CUdeviceptr base = 0;
+        if (CALL(cuMemAddressReserve, &base, (size_t)RESERVED, (size_t)0, 0ull, 0ull)) return NULL;
+        *s = (Segment){.base = (char *)base, .bytes = RESERVED, .stream = current, .is_private = is_private, .count = 1,
+                       .block = {{0, RESERVED, UNMAPPED}}};
+        count++;
+    }
+    for (int i = 0; i < s->count; i++) {
+        Block *b = &s->block[i];
+        size_t before = i && b[-1].used == FREE ? b[-1].bytes : 0;
+        size_t more = (bytes - before + SEGMENT - 1) / SEGMENT * SEGMENT;
+        if (b->used == UNMAPPED && b->bytes >= more) return map(s, i, more) ? s : NULL;
+    }
+    return NULL;
+}
+
+static void unmap(Segment *s, int i) {
+    size_t from = (s->block[i].at + SEGMENT - 1) / SEGMENT * SEGMENT;
+    size_t end = (s->block[i].at + s->block[i].bytes) / SEGMENT * SEGMENT;
+    if (from >= end) return;
+    cudaDeviceSynchronize();
+    for (size_t at = from; at < end; at += SEGMENT) {
+        if (CALL(cuMemUnmap, (CUdeviceptr)s->base + at, (size_t)SEGMENT)) abort();
+        if (CALL(cuMemRelease, s->part[at / SEGMENT])) abort();
+    }
+    reserved -= end - from;
+    if (from > s->block[i].at) {
+        split(s, i, from - s->block[i].at);
+        i++;
+    }
+    split(s, i, end - from);
+    s->block[i].used = UNMAPPED;
+}
+
 static void empty(void) {
     for (int i = 0; i < count; i++) {
         Segment *s = &segments[i];
-        if (s->is_private || s->count != 1 || s->block[0].used) continue;
-        reserved -= s->bytes;
-        cudaFree(s->base);
+        if (s->is_private) continue;
+        for (int k = 0; expands() && k < s->count; k++)
+            if (s->block[k].used == FREE) unmap(s, k);
+        merge(s);
+        if (s->count != 1 || s->block[0].used == USED) continue;
+        if (expands()) {
+            if (CALL(cuMemAddressFree, (CUdeviceptr)s->base, s->bytes)) abort();
+        } else {
+            reserved -= s->bytes;
+            cudaFree(s->base);
+        }
         segments[i--] = segments[--count];
     }
 }
@@ -85,13 +185,8 @@ static void *cut(Segment *s, size_t bytes) {
     for (int i = 0; i < s->count; i++) {
         Block *b = &s->block[i];
         if (b->used || b->bytes < bytes || s->count == BLOCKS) continue;
-        size_t left = b->bytes - bytes;
-        if (left) {
-            memmove(b + 2, b + 1, (s->count - i - 1) * sizeof *b);
-            b[1] = (Block){b->at + bytes, left, 0};
-            s->count++;
-        }
-        *b = (Block){b->at, bytes, 1};
+        split(s, i, bytes);
+        b->used = USED;
         announce(s->base + b->at, bytes);
         return s->base + b->at;
     }
@@ -105,10 +200,10 @@ static void *allocate(size_t bytes) {
         if (found) return found;
     }
     size_t wanted = bytes < LARGE ? SEGMENT : (bytes + PAGE - 1) / PAGE * PAGE;
-    Segment *s = grow(wanted);
+    Segment *s = expands() ? expand(bytes) : grow(wanted);
     if (!s) {
         empty();
-        s = grow(wanted);
+        s = expands() ? expand(bytes) : grow(wanted);
     }
     return s ? cut(s, bytes) : NULL;
 }
@@ -125,15 +220,10 @@ static void take_back(void *address) {
         Segment *s = &segments[i];
         for (int k = 0; k < s->count; k++) {
             Block *b = &s->block[k];
-            if (!b->used || s->base + b->at != address) continue;
+            if (b->used != USED || s->base + b->at != address) continue;
             int64_t bytes = b->bytes;
-            b->used = 0;
-            for (int j = s->count - 1; j > 0; j--) {
-                if (s->block[j].used || s->block[j - 1].used) continue;
-                s->block[j - 1].bytes += s->block[j].bytes;
-                memmove(&s->block[j], &s->block[j + 1], (s->count - j - 1) * sizeof *b);
-                s->count--;
-            }
+            b->used = FREE;
+            merge(s);
             announce(address, -bytes);
             return;
         }

@@ -36,6 +36,8 @@ pub const CAPTURE_INVALIDATED: CUresult = 901;
 pub const CAPTURE_IMPLICIT: CUresult = 906;
 /// The driver's `CUDA_ERROR_NOT_FOUND`.
 pub const NOT_FOUND: CUresult = 500;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+pub const NOT_SUPPORTED: CUresult = 801;
 
 /// Converts a driver's answer to a result.
 pub fn check(result: CUresult) -> Result<(), CUresult> {

@@ -36,7 +36,7 @@ use crate::record::events::Held;
 use crate::record::{events, trace};
 
 /// The segments of a device, in one context of it.
-type OfDevice = Elastic<Cuda>;
+pub type OfDevice = Elastic<Cuda>;
 
 /// Number of devices that can have segments.
 const DEVICES: usize = 64;
@@ -72,14 +72,16 @@ pub fn any() -> bool {
     ANY.load(Ordering::Acquire)
 }
 
+/// Returns the segments of a device, if there are or were some.
 #[inline]
-fn at(device: i32) -> Option<&'static OfDevice> {
+pub fn at(device: i32) -> Option<&'static OfDevice> {
     let slot = TABLE.get(usize::try_from(device).ok()?)?;
     // SAFETY: what is stored there was leaked, and is never freed.
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-fn all() -> impl Iterator<Item = &'static OfDevice> {
+/// Returns the segments of all devices.
+pub fn all() -> impl Iterator<Item = &'static OfDevice> {
     let devices = if any() { 0..DEVICES as i32 } else { 0..0 };
     devices.filter_map(at)
 }
@@ -127,6 +129,22 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
     Some(pool)
 }
 
+/// Returns the segments of the current context, as [`of`].
+pub fn of_current() -> Option<&'static OfDevice> {
+    let context = context::current().filter(|context| !green::is(*context))?;
+    trace::open();
+    miss::begins();
+    events::driver_ns();
+    of(context)
+}
+
+/// Notes a segment on trial, and the place that asked for it.
+pub fn on_trial(base: u64, caller: *const c_void) {
+    if let Ok(mut trials) = TRIALS.lock() {
+        trials.push((base, caller as usize));
+    }
+}
+
 /// Makes a segment for the place at a return address. `None`: the request must be served as any
 /// other.
 pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
@@ -138,11 +156,7 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         return None;
     }
     let _uncancelled = Uncancelled::new();
-    let context = context::current().filter(|context| !green::is(*context))?;
-    trace::open();
-    miss::begins();
-    events::driver_ns();
-    let pool = of(context)?;
+    let pool = of_current()?;
     // On a refusal for lack of memory the driver is asked. It refuses too, and the program gets the
     // driver's error.
     let first = if bytes == LARGE_BUFFER {
@@ -153,10 +167,14 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     let address = pool.segment(bytes, first, trust == Trust::Full).ok()?;
     if trust == Trust::Trial {
         elastic_sites::tried(caller);
-        if let Ok(mut trials) = TRIALS.lock() {
-            trials.push((address, caller as usize));
-        }
+        on_trial(address, caller);
     }
+    made(pool, address, bytes);
+    Some(address)
+}
+
+/// Records a new segment, or a mapped part of a range.
+pub fn made(pool: &OfDevice, address: u64, bytes: u64) {
     let grant = Grant {
         address,
         requested: bytes,
@@ -166,7 +184,6 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         number: UNNUMBERED,
     };
     events::granted_on(&grant, pool.pages().device, Stream::ALL, numbers());
-    Some(address)
 }
 
 /// Frees a segment. `None`: no segment begins there.
@@ -191,8 +208,8 @@ fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
     }
 }
 
-/// Records the end of a segment.
-fn left(pool: &OfDevice, address: u64, bytes: u64) {
+/// Records the end of a segment, or of a mapped part of a range.
+pub fn left(pool: &OfDevice, address: u64, bytes: u64) {
     if let Ok(mut trials) = TRIALS.lock() {
         trials.retain(|(base, _)| *base != address);
     }

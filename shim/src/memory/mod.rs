@@ -22,6 +22,7 @@ pub mod device_memory;
 pub mod driver;
 pub mod driver_pools;
 pub mod elastic;
+pub mod elastic_ranges;
 pub mod elastic_sites;
 pub mod ipc_answers;
 pub mod ipc_export;

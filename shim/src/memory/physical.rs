@@ -41,17 +41,23 @@ pub fn is_shareable(device: i32) -> bool {
     (policy::is_paged(device) || is_elastic) && devices::has_descriptors(device)
 }
 
-/// Makes physical memory of a device and returns its handle.
-///
-/// # Errors
-/// The driver's; out of memory beyond the limit.
-pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
+/// Describes memory of a device.
+pub fn properties_on(device: i32) -> sys::CUmemAllocationProp {
     // SAFETY: a structure of integers; zero is a value of each field that is not set below, and
     // the two enums are set to values that they have.
     let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
     properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
+    properties
+}
+
+/// Makes physical memory of a device and returns its handle.
+///
+/// # Errors
+/// The driver's; out of memory beyond the limit.
+pub fn create(device: i32, bytes: u64) -> Result<u64, CUresult> {
+    let mut properties = properties_on(device);
     properties.allocFlags.gpuDirectRDMACapable = devices::is_rdma_capable(device).into();
     if is_shareable(device) {
         properties.requestedHandleTypes.0 = DESCRIPTOR;
@@ -106,11 +112,8 @@ pub unsafe fn create_for_program(
 /// # Errors
 /// The driver's.
 pub fn create_on_host(device: i32, node: i32, bytes: u64) -> Result<u64, CUresult> {
-    // SAFETY: as in `create`.
-    let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
-    properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    let mut properties = properties_on(node);
     properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    properties.location.id = node;
     let mut handle = 0;
     let create = || {
         // SAFETY: `handle` is ours to write; the properties live through the call.

@@ -30,10 +30,10 @@ impl Reserved {
 impl<D: Driver> Elastic<D> {
     /// Adds a range. If the caller is not `is_trusted` to announce its tensors, mapped parts get
     /// memory at once, and keep it until a tensor is announced at the beginning of the range.
-    /// False if the range does not begin on a [`PAGE`], or after a wrong announcement.
+    /// False if the range does not begin on a [`PAGE`].
     pub fn add_range(&self, base: u64, bytes: u64, is_trusted: bool) -> bool {
         let mut state = self.lock();
-        if state.is_off || !base.is_multiple_of(PAGE) {
+        if !base.is_multiple_of(PAGE) {
             return false;
         }
         state.reserved.push(Reserved {
@@ -42,6 +42,11 @@ impl<D: Driver> Elastic<D> {
             is_trusted,
         });
         true
+    }
+
+    /// True if there is a range.
+    pub fn has_ranges(&self) -> bool {
+        !self.lock().reserved.is_empty()
     }
 
     /// True if a range contains these bytes.

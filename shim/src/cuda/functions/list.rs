@@ -136,6 +136,9 @@ declare! {
         n: usize, parameters: *mut sys::CUgraphNodeParams,
     );
     // Virtual memory.
+    fn cuMemAddressReserve(
+        address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
+    );
     fn cuMemCreate(
         handle: *mut c_ulonglong, bytes: usize, properties: *const sys::CUmemAllocationProp,
         flags: c_ulonglong,
@@ -239,9 +242,6 @@ declare! {
     );
     fn cuMemImportFromShareableHandle(
         handle: *mut c_ulonglong, shared: *mut c_void, kind: c_uint,
-    );
-    fn cuMemAddressReserve(
-        address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);

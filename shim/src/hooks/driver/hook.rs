@@ -49,3 +49,35 @@ macro_rules! driver_hooks {
     };
 }
 pub(crate) use driver_hooks;
+
+/// Declares hooks as [`driver_hooks`], whose bodies need the address of their caller. The named
+/// register gets it ([`door`](crate::hooks::door)). The list of the hooks is `DOORS`.
+macro_rules! driver_doors {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) => $inner:ident, $register:tt, |$caller:ident| $body:block
+    )*) => {
+        /// The hooks that know their caller.
+        pub static DOORS: &[$crate::hooks::driver::hook::Hook] = &[$($crate::hooks::driver::hook::Hook {
+            function: &$crate::cuda::functions::slots::$name,
+            ours: $name as *const std::ffi::c_void,
+        }),*];
+        $(
+            $crate::hooks::door::door! {
+                $(#[$doc])*
+                #[allow(non_snake_case)]
+                fn $name($($arg: $ty),*) => $inner, $register
+            }
+
+            unsafe extern "C" fn $inner($($arg: $ty,)* $caller: *const std::ffi::c_void) -> CUresult {
+                // SAFETY: the caller's arguments, unchanged.
+                let driver = || unsafe { $crate::cuda::functions::real::$name($($arg),*) };
+                if $crate::base::thread::inside() {
+                    return driver();
+                }
+                $crate::hooks::entry::serve(driver, || $body)
+            }
+        )*
+    };
+}
+pub(crate) use driver_doors;

@@ -1,6 +1,6 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Each file declares its functions by `driver_hooks!`. All of them together are the table by which
+//! Each file declares its functions by `driver_hooks!` or `driver_doors!`. All of them together are the table by which
 //! the driver's functions are replaced.
 
 pub mod array;
@@ -27,8 +27,8 @@ use gpushim_trace::Writer;
 use crate::cuda::functions;
 use hook::Hook;
 
-/// Hooks of all families, a list for each file.
-pub static FAMILIES: [&[Hook]; 15] = [
+/// Hooks of all families, by files.
+pub static FAMILIES: [&[Hook]; 16] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
@@ -39,6 +39,7 @@ pub static FAMILIES: [&[Hook]; 15] = [
     event::HOOKS,
     graph::HOOKS,
     virtual_memory::HOOKS,
+    virtual_memory::DOORS,
     external::HOOKS,
     array::HOOKS,
     host::HOOKS,

@@ -7,30 +7,47 @@ use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
-use crate::hooks::driver::hook::driver_hooks;
+use crate::hooks::driver::hook::{driver_doors, driver_hooks};
 use crate::hooks::driver::pointer;
 use crate::memory::limit::{self, Place};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::physical::{self, DESCRIPTOR};
-use crate::memory::{mappings, owner, reservations};
+use crate::memory::{elastic_ranges, mappings, owner, reservations};
 
 /// The driver's `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 
-driver_hooks! {
+driver_doors! {
+    /// Reserves addresses.
+    fn cuMemAddressReserve(
+        address: *mut DevicePtr, bytes: usize, alignment: usize, wished: u64, flags: c_ulonglong,
+    ) => reserve, "r9", |caller| {
+        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        let result = unsafe { real::cuMemAddressReserve(address, bytes, alignment, wished, flags) };
+        if result == SUCCESS {
+            // SAFETY: the driver wrote the address.
+            elastic_ranges::reserved(unsafe { *address }, bytes as u64, caller);
+        }
+        result
+    }
     /// Makes physical memory, of a device or of the host.
     fn cuMemCreate(
         handle: *mut c_ulonglong, bytes: usize, properties: *const sys::CUmemAllocationProp,
         flags: c_ulonglong,
-    ) {
+    ) => create, "r8", |caller| {
         let on_device = !properties.is_null()
             // SAFETY: the caller's structure; the enum is read as the integer that C has there.
             && unsafe { (&raw const (*properties).location.type_).cast::<u32>().read() } == DEVICE;
         let class = if on_device { Class::Vmm } else { Class::Host };
         // SAFETY: not null where it is of a device.
         let device = on_device.then(|| unsafe { (*properties).location.id });
+        // SAFETY: null or the caller's to be written; the caller's structure.
+        let promised = || unsafe { elastic_ranges::create(handle, bytes as u64, &*properties, caller) };
+        if on_device && let Some(result) = promised() {
+            return result;
+        }
         let request = Request { device, ..Request::new(class, bytes as u64) };
-        // SAFETY: the caller's arguments, unchanged; so in every hook of this file.
+        // SAFETY: as above.
         let call = || unsafe {
             match on_device {
                 true => physical::create_for_program(handle, bytes, properties, flags),
@@ -40,8 +57,14 @@ driver_hooks! {
         // SAFETY: the driver wrote the handle.
         passthrough::allocate(request, call, || unsafe { (*handle, bytes as u64) })
     }
+}
+
+driver_hooks! {
     /// Releases physical memory, which is freed once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
+        if elastic_ranges::release(handle) {
+            return SUCCESS;
+        }
         let was_plain = mappings::released(handle);
         // SAFETY: as above.
         let result = passthrough::free(handle, 0, || unsafe { real::cuMemRelease(handle) });
@@ -56,6 +79,10 @@ driver_hooks! {
     fn cuMemGetAllocationPropertiesFromHandle(
         properties: *mut sys::CUmemAllocationProp, handle: c_ulonglong,
     ) {
+        // SAFETY: null, or the caller's to be written.
+        if unsafe { elastic_ranges::describe(handle, properties) } {
+            return SUCCESS;
+        }
         // SAFETY: as above.
         let result = unsafe { real::cuMemGetAllocationPropertiesFromHandle(properties, handle) };
         if result == SUCCESS && mappings::is_plain(handle) {
@@ -76,6 +103,7 @@ driver_hooks! {
     }
     /// Frees addresses of the program's own reservation.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
+        elastic_ranges::unreserved(address);
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemAddressFree(address, bytes) })
     }
@@ -83,6 +111,9 @@ driver_hooks! {
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
+        if let Some(result) = elastic_ranges::map(address, bytes as u64, handle) {
+            return result;
+        }
         let source = Some(handle);
         let request = Request { source, ..Request::new(Class::VmmMap, bytes as u64) };
         // SAFETY: as above.
@@ -97,6 +128,9 @@ driver_hooks! {
     }
     /// Unmaps physical memory from an address.
     fn cuMemUnmap(address: DevicePtr, bytes: usize) {
+        if let Some(result) = elastic_ranges::unmap(address, bytes as u64) {
+            return result;
+        }
         // SAFETY: as above.
         elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || unsafe { real::cuMemUnmap(address, bytes) }))
     }
@@ -104,6 +138,10 @@ driver_hooks! {
     fn cuMemSetAccess(
         address: DevicePtr, bytes: usize, access: *const sys::CUmemAccessDesc, count: usize,
     ) {
+        // SAFETY: the caller's list.
+        if let Some(result) = unsafe { elastic_ranges::allow(address, access, count) } {
+            return result;
+        }
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemSetAccess(address, bytes, access, count) })
     }
@@ -117,7 +155,7 @@ driver_hooks! {
         let result = pointer::ask(&owner, address, |address| unsafe {
             real::cuMemGetAccess(flags, location, address)
         });
-        if result == SUCCESS && owner.is_ours() {
+        if result == SUCCESS && owner.is_ours() && !elastic_ranges::has(address) {
             // SAFETY: the driver has just written it.
             unsafe { *flags = 0 };
         }

@@ -1,0 +1,214 @@
+//! PyTorch's expandable segments, with memory only for live tensors (`GPUSHIM_ELASTIC`).
+//!
+//! PyTorch reserves addresses, makes memory of 2 or 20 MiB and maps it where tensors need room. From
+//! PyTorch's library, `cuMemCreate` gives a *promise* instead: a handle without memory, as long as
+//! there is memory for another tensor. `cuMemMap` of a promise maps a part of a range
+//! (`gpushim_alloc::elastic`), whose pages get memory when tensors are announced there.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys;
+use gpushim_alloc::elastic::PAGE;
+use gpushim_trace::Class;
+
+use crate::base::thread::Uncancelled;
+use crate::cuda::context;
+use crate::cuda::types::{CUresult, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
+use crate::memory::elastic::{self, OfDevice};
+use crate::memory::elastic_sites::{self, Trust};
+use crate::memory::passthrough::{self, Request};
+use crate::memory::physical::{self, DESCRIPTOR};
+
+/// Set in the handle of a promise. The driver's handles are addresses.
+const MARK: u64 = 1 << 63;
+
+/// A handle without memory.
+#[derive(Clone, Copy)]
+struct Promise {
+    device: i32,
+    bytes: u64,
+    /// Kinds of handles for other processes that were asked for.
+    kinds: sys::CUmemAllocationHandleType,
+    flags: sys::CUmemAllocationProp_st__bindgen_ty_1,
+    is_mapped: bool,
+}
+
+/// Promises by their handles, and the number of the last one.
+struct Promises {
+    all: BTreeMap<u64, Promise>,
+    last: u64,
+}
+
+static PROMISES: Mutex<Promises> = Mutex::new(Promises {
+    all: BTreeMap::new(),
+    last: 0,
+});
+
+fn promises() -> MutexGuard<'static, Promises> {
+    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes addresses that the place at a return address has reserved.
+pub fn reserved(base: u64, bytes: u64, caller: *const c_void) {
+    if !elastic::is_on() {
+        return;
+    }
+    let trust = elastic_sites::trust(caller);
+    if trust != Trust::None
+        && let Some(pool) = elastic::of_current()
+        && pool.add_range(base, bytes, trust == Trust::Full)
+        && trust == Trust::Trial
+    {
+        elastic::on_trial(base, caller);
+    }
+}
+
+/// Makes a promise for the place at a return address. `None`: the driver must make memory.
+///
+/// # Safety
+/// `handle` is null or the caller's to be written.
+pub unsafe fn create(
+    handle: *mut u64,
+    bytes: u64,
+    properties: &sys::CUmemAllocationProp,
+    caller: *const c_void,
+) -> Option<CUresult> {
+    let (device, flags) = (properties.location.id, properties.allocFlags);
+    let kinds = properties.requestedHandleTypes;
+    let pool = elastic::at(device).filter(|_| elastic::any())?;
+    let is_plain = flags.usage == 0 && flags.compressionType == 0 && kinds.0 & !DESCRIPTOR == 0;
+    if handle.is_null() || !is_plain || bytes == 0 || !bytes.is_multiple_of(PAGE) {
+        return None;
+    }
+    if elastic_sites::trust(caller) == Trust::None || !is_current(pool) || !pool.has_ranges() {
+        return None;
+    }
+    let _uncancelled = Uncancelled::new();
+    let mut promises = self::promises();
+    let open = promises.all.values();
+    let open = open.filter(|promise| !promise.is_mapped && promise.device == device);
+    if !pool.may_map(open.map(|promise| promise.bytes).sum(), bytes) {
+        drop(promises);
+        let request = Request {
+            device: Some(device),
+            ..Request::new(Class::Vmm, bytes)
+        };
+        return Some(passthrough::allocate(request, || OUT_OF_MEMORY, || (0, 0)));
+    }
+    promises.last += 1;
+    let made = MARK | promises.last;
+    let promise = Promise {
+        device,
+        bytes,
+        kinds,
+        flags,
+        is_mapped: false,
+    };
+    promises.all.insert(made, promise);
+    // SAFETY: not null, and the caller's to be written.
+    unsafe { handle.write(made) };
+    Some(SUCCESS)
+}
+
+/// Takes a promise back. Mapped parts stay. False: the handle is none of a promise.
+pub fn release(handle: u64) -> bool {
+    handle & MARK != 0 && promises().all.remove(&handle).is_some()
+}
+
+/// Writes what a promise was asked for with. False: the handle is none of a promise.
+///
+/// # Safety
+/// `properties` is null or the caller's to be written.
+pub unsafe fn describe(handle: u64, properties: *mut sys::CUmemAllocationProp) -> bool {
+    let promise = (handle & MARK != 0).then(|| promises().all.get(&handle).copied());
+    let Some(promise) = promise.flatten().filter(|_| !properties.is_null()) else {
+        return false;
+    };
+    let mut told = physical::properties_on(promise.device);
+    (told.requestedHandleTypes, told.allocFlags) = (promise.kinds, promise.flags);
+    // SAFETY: not null, and the caller's to be written.
+    unsafe { properties.write(told) };
+    true
+}
+
+/// Maps a promise. `None`: the handle is none of a promise.
+pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
+    let mut promises = (handle & MARK != 0).then(self::promises)?;
+    let promise = promises.all.get_mut(&handle)?;
+    let _uncancelled = Uncancelled::new();
+    let pool = elastic::at(promise.device)?;
+    Some(match pool.map(address, bytes) {
+        Some(true) => {
+            promise.is_mapped = true;
+            elastic::made(pool, address, bytes);
+            SUCCESS
+        }
+        Some(false) => OUT_OF_MEMORY,
+        None => NOT_SUPPORTED,
+    })
+}
+
+/// Unmaps a part of a range. `None`: it is in no range.
+pub fn unmap(address: u64, bytes: u64) -> Option<CUresult> {
+    let pool = around(address)?;
+    let _uncancelled = Uncancelled::new();
+    Some(match pool.unmap(address, bytes)? {
+        Ok(()) => {
+            elastic::left(pool, address, bytes);
+            SUCCESS
+        }
+        Err(error) => error,
+    })
+}
+
+/// Lets devices access all ranges and segments of the range's device. `None`: the address is in no
+/// range.
+///
+/// # Safety
+/// `access` points to `count` structures.
+pub unsafe fn allow(
+    address: u64,
+    access: *const sys::CUmemAccessDesc,
+    count: usize,
+) -> Option<CUresult> {
+    let pool = around(address)?;
+    for at in 0..count {
+        // SAFETY: there are as many; the enum is read as the integer that C has there.
+        let (location, flags) = unsafe {
+            let one = access.add(at);
+            let flags = (&raw const (*one).flags).cast::<u32>().read();
+            ((*one).location.id, flags)
+        };
+        if location == pool.pages().device {
+            continue;
+        }
+        if let Err(error) = pool.change_access(location, flags != 0) {
+            return Some(error);
+        }
+    }
+    Some(SUCCESS)
+}
+
+/// Removes the range that begins at an address, before its addresses are freed.
+pub fn unreserved(base: u64) {
+    for pool in elastic::all() {
+        pool.remove_range(base);
+    }
+}
+
+/// True if an address is in a mapped part of a range.
+pub fn has(address: u64) -> bool {
+    around(address).is_some()
+}
+
+/// Finds the device in whose range a part is mapped at an address.
+fn around(address: u64) -> Option<&'static OfDevice> {
+    let is_mapped = |pool: &&OfDevice| pool.has_range(address, 1) && pool.find(address).is_some();
+    elastic::all().find(is_mapped)
+}
+
+fn is_current(pool: &OfDevice) -> bool {
+    context::current() == Some(pool.pages().context)
+}
