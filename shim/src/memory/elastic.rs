@@ -31,7 +31,7 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{context_drain, miss, peer_access};
+use crate::memory::{context_drain, miss, peer_access, physical};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
@@ -129,13 +129,20 @@ fn make(ordinal: i32, context: Context) -> Option<&'static OfDevice> {
     Some(pool)
 }
 
-/// Returns the segments of the current context, as [`of`].
-pub fn of_current() -> Option<&'static OfDevice> {
-    let context = context::current().filter(|context| !green::is(*context))?;
+/// Returns the segments of a device, made in a current or primary context if it has none yet.
+pub fn on(device: i32) -> Option<&'static OfDevice> {
+    let context = || physical::context_on(device).filter(|context| !green::is(*context));
+    at(device).or_else(|| {
+        opens();
+        make(device, context()?)
+    })
+}
+
+/// Prepares a thread that may ask the driver for memory.
+fn opens() {
     trace::open();
     miss::begins();
     events::driver_ns();
-    of(context)
 }
 
 /// Notes a segment on trial, and the place that asked for it.
@@ -156,7 +163,9 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
         return None;
     }
     let _uncancelled = Uncancelled::new();
-    let pool = of_current()?;
+    let context = context::current().filter(|context| !green::is(*context))?;
+    opens();
+    let pool = of(context)?;
     // On a refusal for lack of memory the driver is asked. It refuses too, and the program gets the
     // driver's error.
     let first = if bytes == LARGE_BUFFER {

@@ -14,7 +14,6 @@ use gpushim_alloc::elastic::PAGE;
 use gpushim_trace::Class;
 
 use crate::base::thread::Uncancelled;
-use crate::cuda::context;
 use crate::cuda::types::{CUresult, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
 use crate::memory::elastic::{self, OfDevice};
 use crate::memory::elastic_sites::{self, Trust};
@@ -35,37 +34,46 @@ struct Promise {
     is_mapped: bool,
 }
 
-/// Promises by their handles, and the number of the last one.
+/// Addresses that PyTorch has reserved and not mapped yet, and the place that did so.
+struct Reservation {
+    base: u64,
+    bytes: u64,
+    caller: usize,
+}
+
+/// Promises by their handles, the number of the last one, and reservations.
 struct Promises {
     all: BTreeMap<u64, Promise>,
     last: u64,
+    reserved: Vec<Reservation>,
 }
 
 static PROMISES: Mutex<Promises> = Mutex::new(Promises {
     all: BTreeMap::new(),
     last: 0,
+    reserved: Vec::new(),
 });
 
 fn promises() -> MutexGuard<'static, Promises> {
     PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes addresses that the place at a return address has reserved.
+/// Notes addresses that the place at a return address has reserved. Their device is that of the
+/// first promise that is mapped there.
 pub fn reserved(base: u64, bytes: u64, caller: *const c_void) {
-    if !elastic::is_on() {
-        return;
-    }
-    let trust = elastic_sites::trust(caller);
-    if trust != Trust::None
-        && let Some(pool) = elastic::of_current()
-        && pool.add_range(base, bytes, trust == Trust::Full)
-        && trust == Trust::Trial
-    {
-        elastic::on_trial(base, caller);
+    if elastic::is_on() && elastic_sites::trust(caller) != Trust::None {
+        let caller = caller as usize;
+        promises().reserved.push(Reservation {
+            base,
+            bytes,
+            caller,
+        });
     }
 }
 
 /// Makes a promise for the place at a return address. `None`: the driver must make memory.
+///
+/// The thread may have no context yet: this may be its first call.
 ///
 /// # Safety
 /// `handle` is null or the caller's to be written.
@@ -77,16 +85,19 @@ pub unsafe fn create(
 ) -> Option<CUresult> {
     let (device, flags) = (properties.location.id, properties.allocFlags);
     let kinds = properties.requestedHandleTypes;
-    let pool = elastic::at(device).filter(|_| elastic::any())?;
     let is_plain = flags.usage == 0 && flags.compressionType == 0 && kinds.0 & !DESCRIPTOR == 0;
+    if !elastic::is_on() || elastic_sites::trust(caller) == Trust::None {
+        return None;
+    }
     if handle.is_null() || !is_plain || bytes == 0 || !bytes.is_multiple_of(PAGE) {
         return None;
     }
-    if elastic_sites::trust(caller) == Trust::None || !is_current(pool) || !pool.has_ranges() {
+    let _uncancelled = Uncancelled::new();
+    let pool = elastic::on(device)?;
+    let mut promises = self::promises();
+    if promises.reserved.is_empty() && !pool.has_ranges() {
         return None;
     }
-    let _uncancelled = Uncancelled::new();
-    let mut promises = self::promises();
     let open = promises.all.values();
     let open = open.filter(|promise| !promise.is_mapped && promise.device == device);
     if !pool.may_map(open.map(|promise| promise.bytes).sum(), bytes) {
@@ -137,11 +148,24 @@ pub unsafe fn describe(handle: u64, properties: *mut sys::CUmemAllocationProp) -
 pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
     let mut promises = (handle & MARK != 0).then(self::promises)?;
     let promise = promises.all.get_mut(&handle)?;
-    let _uncancelled = Uncancelled::new();
+    promise.is_mapped = true;
     let pool = elastic::at(promise.device)?;
+    let _uncancelled = Uncancelled::new();
+    let around = |one: &Reservation| (one.base..one.base + one.bytes).contains(&address);
+    if let Some(at) = promises.reserved.iter().position(around) {
+        let Reservation {
+            base,
+            bytes,
+            caller,
+        } = promises.reserved.swap_remove(at);
+        let is_trusted = elastic_sites::trust(caller as *const c_void) == Trust::Full;
+        pool.add_range(base, bytes, is_trusted);
+        if !is_trusted {
+            elastic::on_trial(base, caller as *const c_void);
+        }
+    }
     Some(match pool.map(address, bytes) {
         Some(true) => {
-            promise.is_mapped = true;
             elastic::made(pool, address, bytes);
             SUCCESS
         }
@@ -193,6 +217,7 @@ pub unsafe fn allow(
 
 /// Removes the range that begins at an address, before its addresses are freed.
 pub fn unreserved(base: u64) {
+    promises().reserved.retain(|one| one.base != base);
     for pool in elastic::all() {
         pool.remove_range(base);
     }
@@ -207,8 +232,4 @@ pub fn has(address: u64) -> bool {
 fn around(address: u64) -> Option<&'static OfDevice> {
     let is_mapped = |pool: &&OfDevice| pool.has_range(address, 1) && pool.find(address).is_some();
     elastic::all().find(is_mapped)
-}
-
-fn is_current(pool: &OfDevice) -> bool {
-    context::current() == Some(pool.pages().context)
 }
