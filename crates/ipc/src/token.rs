@@ -1,8 +1,12 @@
 //! Tokens in place of IPC handles: 64 bytes that the importer's library reads, and a driver
 //! refuses.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::pread;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Random bytes of a name or a secret.
@@ -53,6 +57,24 @@ impl Token {
         end.is_some_and(|end| offset < end && end <= memory)
     }
 
+    /// Makes a file in memory that holds the token alone.
+    ///
+    /// # Errors
+    /// The kernel's, if it makes no file.
+    pub fn to_file(&self) -> io::Result<File> {
+        let mut file = File::from(memfd_create("gpushim-token", MemfdFlags::CLOEXEC)?);
+        file.write_all(&self.encode())?;
+        Ok(file)
+    }
+
+    /// Reads the token in a file of [`Token::to_file`]. `None`: it is another file.
+    pub fn from_file(file: BorrowedFd<'_>) -> Option<Token> {
+        let mut bytes = [0; Token::SIZE + 1];
+        let read = pread(file, &mut bytes, 0).ok()?;
+        let bytes = bytes[..read].try_into().ok()?;
+        Token::decode(bytes)
+    }
+
     /// Parses a handle's bytes. `None`: the handle is the driver's, or another version's.
     pub fn decode(bytes: &[u8; Token::SIZE]) -> Option<Token> {
         let is_token = bytes[..8] == MAGIC && bytes[12..16] == [0; 4];
@@ -91,6 +113,7 @@ pub fn is_same(one: &Random, other: &Random) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::os::fd::AsFd;
 
     proptest! {
         #[test]
@@ -127,6 +150,24 @@ mod tests {
             bytes[at] ^= 1;
             assert_eq!(Token::decode(&bytes), None, "byte {at} of the magic number");
         }
+    }
+
+    #[test]
+    fn a_file_is_a_token_if_it_holds_nothing_else() {
+        let (name, secret) = ([1; 16], [2; 16]);
+        let token = Token {
+            process: 1,
+            name,
+            secret,
+            block: 3,
+            bytes: 4,
+        };
+        let mut file = token.to_file().expect("a file");
+        assert_eq!(Token::from_file(file.as_fd()), Some(token));
+        file.write_all(b"more").expect("there is space");
+        assert_eq!(Token::from_file(file.as_fd()), None);
+        let (pipe, _) = std::io::pipe().expect("a pipe");
+        assert_eq!(Token::from_file(pipe.as_fd()), None);
     }
 
     #[test]

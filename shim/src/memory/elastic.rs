@@ -325,11 +325,9 @@ pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
 }
 
 /// Gives all of the segment at an address memory, which then stays: other processes or APIs can
-/// reach it.
-pub fn pin(address: u64) {
-    for pool in all() {
-        pool.pin(address);
-    }
+/// reach it. False if there is too little memory.
+pub fn pin(address: u64) -> bool {
+    all().all(|pool| pool.pin(address))
 }
 
 /// Allows or forbids a context to use another context's memory.

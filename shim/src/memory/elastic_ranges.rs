@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
@@ -14,11 +15,12 @@ use gpushim_alloc::elastic::PAGE;
 use gpushim_trace::Class;
 
 use crate::base::thread::Uncancelled;
-use crate::cuda::types::{CUresult, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
+use crate::cuda::types::{CUresult, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
 use crate::memory::elastic::{self, OfDevice};
 use crate::memory::elastic_sites::{self, Trust};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::physical::{self, DESCRIPTOR};
+use crate::memory::shared_parts;
 
 /// Set in the handle of a promise. The driver's handles are addresses.
 const MARK: u64 = 1 << 63;
@@ -31,7 +33,8 @@ struct Promise {
     /// Kinds of handles for other processes that were asked for.
     kinds: sys::CUmemAllocationHandleType,
     flags: sys::CUmemAllocationProp_st__bindgen_ty_1,
-    is_mapped: bool,
+    /// Address that it is mapped at.
+    mapped: Option<u64>,
 }
 
 /// Addresses that PyTorch has reserved and not mapped yet, and the place that did so.
@@ -99,7 +102,7 @@ pub unsafe fn create(
         return None;
     }
     let open = promises.all.values();
-    let open = open.filter(|promise| !promise.is_mapped && promise.device == device);
+    let open = open.filter(|promise| promise.mapped.is_none() && promise.device == device);
     if !pool.may_map(open.map(|promise| promise.bytes).sum(), bytes) {
         drop(promises);
         let request = Request {
@@ -115,7 +118,7 @@ pub unsafe fn create(
         bytes,
         kinds,
         flags,
-        is_mapped: false,
+        mapped: None,
     };
     promises.all.insert(made, promise);
     // SAFETY: not null, and the caller's to be written.
@@ -148,7 +151,7 @@ pub unsafe fn describe(handle: u64, properties: *mut sys::CUmemAllocationProp) -
 pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
     let mut promises = (handle & MARK != 0).then(self::promises)?;
     let promise = promises.all.get_mut(&handle)?;
-    promise.is_mapped = true;
+    promise.mapped = Some(address);
     let pool = elastic::at(promise.device)?;
     let _uncancelled = Uncancelled::new();
     let around = |one: &Reservation| (one.base..one.base + one.bytes).contains(&address);
@@ -171,6 +174,33 @@ pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
         }
         Some(false) => OUT_OF_MEMORY,
         None => NOT_SUPPORTED,
+    })
+}
+
+/// Writes a descriptor of the part that a promise is mapped at, for another process. `None`: the
+/// handle is none of a promise.
+///
+/// # Safety
+/// `shared` is null or the caller's to be written, for a kind of handle that is a descriptor.
+pub unsafe fn export(shared: *mut c_void, handle: u64, kind: u32) -> Option<CUresult> {
+    let promises = (handle & MARK != 0).then(self::promises)?;
+    let Promise {
+        bytes,
+        kinds,
+        mapped,
+        ..
+    } = *promises.all.get(&handle)?;
+    drop(promises);
+    let Some(address) = mapped.filter(|_| !shared.is_null() && kind & kinds.0 == DESCRIPTOR) else {
+        return Some(INVALID_VALUE);
+    };
+    Some(match shared_parts::export(address, bytes) {
+        Ok(file) => {
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { shared.cast::<RawFd>().write(file) };
+            SUCCESS
+        }
+        Err(error) => error,
     })
 }
 

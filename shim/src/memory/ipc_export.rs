@@ -37,6 +37,21 @@ struct Source {
     pieces: Vec<(u64, u64)>,
 }
 
+impl Source {
+    /// Returns a part of the memory: of its block, the pieces that begin in the part.
+    fn part(self, block: Block) -> Source {
+        let Source {
+            block: all,
+            mut pieces,
+        } = self;
+        if block != all {
+            let within = block.address..block.address + block.bytes;
+            pieces.retain(|(at, _)| within.contains(at));
+        }
+        Source { block, pieces }
+    }
+}
+
 /// Marks of serial numbers: segments and mappings of the program count for themselves.
 const OF_SEGMENT: u64 = 1 << 62;
 const OF_PROGRAM: u64 = 1 << 63;
@@ -118,7 +133,8 @@ fn pointer_range(address: u64) -> Option<(u64, u64)> {
 /// what has been unmapped since is missing.
 fn find(block: Block) -> Option<Source> {
     if block.serial & OF_PROGRAM == 0 {
-        return served(block.address).filter(|source| source.block == block);
+        let source = served(block.address).filter(|source| source.block.serial == block.serial)?;
+        return Some(source.part(block));
     }
     let mapped = mappings::within(block.address..block.address + block.bytes).into_iter();
     let of_block = mapped.filter(|(_, mapping)| OF_PROGRAM | mapping.number <= block.serial);
@@ -148,6 +164,23 @@ pub fn token(address: u64) -> Option<Result<Token, &'static str>> {
             block
         }
     };
+    give(block)
+}
+
+/// Returns the token of a part of a pinned segment. `None`: there is no such memory.
+///
+/// # Errors
+/// As [`token`].
+pub fn token_of_part(address: u64, bytes: u64) -> Option<Result<Token, &'static str>> {
+    let serial = served(address)?.block.serial;
+    give(Block {
+        address,
+        bytes,
+        serial,
+    })
+}
+
+fn give(block: Block) -> Option<Result<Token, &'static str>> {
     let server = ipc_server::server()?;
     let is_live = |block| find(block).is_some();
     let number = EXPORTS.lock().ok()?.add(block, is_live);

@@ -105,7 +105,7 @@ fn again(token: &Token, context: Context) -> Option<u64> {
 fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
     let driver = device::driver();
     let link = Link::to(&token.name).map_err(|error| unreachable(token, &error))?;
-    let mut reply = ask(&link, token, 0)?;
+    let reply = ask(&link, token, 0)?;
     if !token.fits(reply.bytes, reply.offset) {
         return Err(INVALID_VALUE);
     }
@@ -115,24 +115,66 @@ fn fetch(token: &Token, device: i32) -> Result<Range, CUresult> {
         offset: reply.offset,
         mapped: 0,
     };
-    let mut fill = || {
-        loop {
-            // A wrong answer of the exporter must not keep this thread for ever.
-            if reply.pieces.is_empty() {
-                return Err(INVALID_VALUE);
-            }
-            for piece in reply.pieces.drain(..) {
-                place(driver, &mut range, piece, device)?;
-            }
-            if reply.rest == 0 {
-                return Ok(());
-            }
-            reply = ask(&link, token, range.mapped)?;
-        }
-    };
-    let filled = fill();
+    let filled = fill((&link, token), reply, &mut range, device);
     filled.inspect_err(|_| release(driver, range))?;
     Ok(range)
+}
+
+/// Maps the memory of a token's block at an address that the program reserved, for the current
+/// device. Returns the first address of the memory and its end.
+///
+/// # Errors
+/// The driver's, or invalid value if the exporter does not answer. Nothing is mapped then.
+pub fn fetch_at(token: &Token, address: u64) -> Result<(u64, u64), CUresult> {
+    let driver = device::driver();
+    let context = context::current().ok_or(INVALID_CONTEXT)?;
+    let device = driver.ordinal_of(context)?;
+    let link = Link::to(&token.name).map_err(|error| unreachable(token, &error))?;
+    let reply = ask(&link, token, 0)?;
+    let first = address + reply.pieces.first().map_or(0, |piece| piece.at);
+    if reply.offset > 0 || !token.fits(reply.bytes, 0) {
+        return Err(INVALID_VALUE);
+    }
+    let mut range = Range {
+        base: address,
+        bytes: reply.bytes,
+        offset: 0,
+        mapped: 0,
+    };
+    let filled = match reply.pieces.is_empty() {
+        true => Ok(()),
+        false => fill((&link, token), reply, &mut range, device),
+    };
+    let end = address + range.mapped;
+    filled.inspect_err(|_| {
+        if end > first {
+            // The addresses are the program's: nothing else can be done about memory that stays.
+            let _ = driver.unmap(first, end - first);
+        }
+    })?;
+    Ok((first, end))
+}
+
+/// Maps all pieces of a block, of which the exporter has told the first ones.
+fn fill(
+    (link, token): (&Link, &Token),
+    mut reply: Reply<OwnedFd>,
+    range: &mut Range,
+    device: i32,
+) -> Result<(), CUresult> {
+    loop {
+        // A wrong answer of the exporter must not keep this thread for ever.
+        if reply.pieces.is_empty() {
+            return Err(INVALID_VALUE);
+        }
+        for piece in reply.pieces.drain(..) {
+            place(device::driver(), range, piece, device)?;
+        }
+        if reply.rest == 0 {
+            return Ok(());
+        }
+        reply = ask(link, token, range.mapped)?;
+    }
 }
 
 /// Asks for the pieces of a block that lie behind this many bytes.

@@ -43,6 +43,7 @@ pub mod policy;
 pub mod pool_life;
 pub mod registry;
 pub mod reservations;
+pub mod shared_parts;
 pub mod shortage;
 pub mod stream_ordered;
 pub mod stream_targets;

@@ -139,6 +139,9 @@ declare! {
     fn cuMemAddressReserve(
         address: *mut u64, bytes: usize, alignment: usize, wished: u64, flags: u64,
     );
+    fn cuMemImportFromShareableHandle(
+        handle: *mut c_ulonglong, shared: *mut c_void, kind: c_uint,
+    );
     fn cuMemCreate(
         handle: *mut c_ulonglong, bytes: usize, properties: *const sys::CUmemAllocationProp,
         flags: c_ulonglong,
@@ -239,9 +242,6 @@ declare! {
     fn cuEventQuery(event: Handle);
     fn cuMemExportToShareableHandle(
         shared: *mut c_void, handle: c_ulonglong, kind: c_uint, flags: c_ulonglong,
-    );
-    fn cuMemImportFromShareableHandle(
-        handle: *mut c_ulonglong, shared: *mut c_void, kind: c_uint,
     );
     fn cuStreamGetCtx(stream: Handle, context: *mut Handle);
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int);

@@ -1,6 +1,6 @@
 //! Virtual memory management: records the program's own mappings.
 
-use std::ffi::{c_uint, c_ulonglong, c_void};
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
 use cudarc::driver::sys;
 use gpushim_trace::Class;
@@ -12,7 +12,7 @@ use crate::hooks::driver::pointer;
 use crate::memory::limit::{self, Place};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::physical::{self, DESCRIPTOR};
-use crate::memory::{elastic_ranges, mappings, owner, reservations};
+use crate::memory::{elastic_ranges, mappings, owner, reservations, shared_parts};
 
 /// The driver's `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
@@ -62,7 +62,7 @@ driver_doors! {
 driver_hooks! {
     /// Releases physical memory, which is freed once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
-        if elastic_ranges::release(handle) {
+        if elastic_ranges::release(handle) || shared_parts::release(handle) {
             return SUCCESS;
         }
         let was_plain = mappings::released(handle);
@@ -98,8 +98,26 @@ driver_hooks! {
         if kind == DESCRIPTOR && mappings::is_plain(handle) {
             return INVALID_VALUE;
         }
+        // SAFETY: null, or the caller's to be written.
+        if let Some(result) = unsafe { elastic_ranges::export(shared, handle, kind) } {
+            return result;
+        }
         // SAFETY: as above.
         unsafe { real::cuMemExportToShareableHandle(shared, handle, kind, flags) }
+    }
+    /// Makes a handle of physical memory of another process.
+    fn cuMemImportFromShareableHandle(
+        handle: *mut c_ulonglong, shared: *mut c_void, kind: c_uint,
+    ) {
+        let descriptor = || (kind == DESCRIPTOR).then(|| shared.addr() as c_int);
+        let part = (!handle.is_null()).then(descriptor).flatten();
+        if let Some(part) = part.and_then(shared_parts::import) {
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { handle.write(part) };
+            return SUCCESS;
+        }
+        // SAFETY: as above.
+        unsafe { real::cuMemImportFromShareableHandle(handle, shared, kind) }
     }
     /// Frees addresses of the program's own reservation.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
@@ -116,8 +134,11 @@ driver_hooks! {
         }
         let source = Some(handle);
         let request = Request { source, ..Request::new(Class::VmmMap, bytes as u64) };
-        // SAFETY: as above.
-        let call = || unsafe { real::cuMemMap(address, bytes, offset, handle, flags) };
+        let call = || match shared_parts::map(address, bytes as u64, handle) {
+            Some(result) => result,
+            // SAFETY: as above.
+            None => unsafe { real::cuMemMap(address, bytes, offset, handle, flags) },
+        };
         elsewhere(address, bytes, || {
             let result = passthrough::allocate(request, call, || (address, bytes as u64));
             if result == SUCCESS {
@@ -132,7 +153,10 @@ driver_hooks! {
             return result;
         }
         // SAFETY: as above.
-        elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || unsafe { real::cuMemUnmap(address, bytes) }))
+        elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || {
+            let driver = || unsafe { real::cuMemUnmap(address, bytes) };
+            shared_parts::unmap(address, bytes as u64).unwrap_or_else(driver)
+        }))
     }
     /// Allows or forbids devices to use memory that is mapped at an address.
     fn cuMemSetAccess(
