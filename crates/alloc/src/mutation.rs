@@ -128,6 +128,8 @@ pub(crate) enum Mutation {
     NoPinOfLives,
     /// A segment that was exported moves.
     NoPinOfExports,
+    /// A piece is unmapped with a part of a range, though a tensor is on its pages beside the part.
+    UnmapBeside,
     /// An allocator is trusted to announce its tensors before it has done so.
     TrustUnproven,
     /// Segments are allocated whatever memory is in use.

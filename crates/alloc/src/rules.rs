@@ -277,8 +277,7 @@ pub(crate) fn without_one(tensors: u32) -> u32 {
     tensors.saturating_sub(1)
 }
 
-/// True if the segment of a tensor stays as it is: the tensor was allocated while a stream
-/// `is_capturing`.
+/// True if the memory of a tensor stays: the tensor was allocated while a stream `is_capturing`.
 #[inline(always)]
 pub(crate) fn pins_new_tensors(is_capturing: bool) -> bool {
     no_unless(is_capturing, Mutation::NoPinOfNew)
@@ -288,6 +287,13 @@ pub(crate) fn pins_new_tensors(is_capturing: bool) -> bool {
 #[inline(always)]
 pub(crate) fn pins_lives(is_live: bool) -> bool {
     no_unless(is_live, Mutation::NoPinOfLives)
+}
+
+/// True if a piece stays when a part of its pages is unmapped: its other pages must `keep` their
+/// memory.
+#[inline(always)]
+pub(crate) fn must_stay_beside(keep: bool) -> bool {
+    no_unless(keep, Mutation::UnmapBeside)
 }
 
 /// True if a segment stays as it is once it was exported.

@@ -317,7 +317,7 @@ pub fn find(address: u64) -> Option<(Found, Context)> {
 
 /// Returns the segment that an address is in, its device, and its pieces of memory, as
 /// [`Elastic::backing`].
-pub fn backing(address: u64) -> Option<(Found, i32, Vec<Handle>)> {
+pub fn backing(address: u64) -> Option<(Found, i32, Vec<(u64, Handle)>)> {
     all().find_map(|pool| {
         let (found, pieces) = pool.backing(address)?;
         Some((found, pool.pages().device, pieces))

@@ -72,7 +72,10 @@ fn served(address: u64) -> Option<Source> {
                 bytes: segment.bytes,
                 serial: OF_SEGMENT | segment.number,
             },
-            pieces: placed(segment.base, pieces.iter().map(|piece| piece.bytes)),
+            pieces: pieces
+                .iter()
+                .map(|(at, piece)| (*at, piece.bytes))
+                .collect(),
         });
     }
     let entry = registry::owner(address).filter(|entry| physical::is_shareable(entry.device))?;

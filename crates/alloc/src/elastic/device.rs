@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::memory::Memories;
 use super::open_captures::OpenCaptures;
 use super::pages::{Handle, PAGE, Pages};
+use super::piece::Piece;
 use super::request::Wanted;
 use super::segment::Segment;
 use super::state::State;
@@ -152,7 +153,8 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Takes the memory of pages that no work uses. Memory that no other piece is mapped at is given
-    /// back to the driver. False if the driver refuses to unmap some.
+    /// back to the driver. A piece stays if it must keep its memory and also has mapped pages
+    /// beside these. False if the driver refuses to unmap some.
     pub(super) fn leave(
         &self,
         state: &mut State<D::Event>,
@@ -166,9 +168,28 @@ impl<D: Driver> Elastic<D> {
         {
             let piece = *piece;
             at = first + piece.pages;
+            let beside = segment.any_mapped(first..pages.start.max(first))
+                || segment.any_mapped(pages.end.min(at)..at);
+            let must_keep = piece.must_keep() || segment.keeps_all() || state.is_off;
+            if rules::must_stay_beside(beside && must_keep) {
+                continue;
+            }
             let address = segment.address(first);
             segment.take(address);
-            is_clear &= state.leave_for_good(&self.pages, address, piece.memory);
+            if state.leave_for_good(&self.pages, address, piece.memory) {
+                continue;
+            }
+            is_clear = false;
+            // It is still mapped there, for the next tensor at it.
+            if let Some(segment) = state.segments.get_mut(base) {
+                let piece = Piece {
+                    owns_memory: false,
+                    tensors: 0,
+                    is_pinned: false,
+                    ..piece
+                };
+                segment.put(first, piece);
+            }
         }
         is_clear
     }
@@ -205,8 +226,8 @@ impl<D: Driver> Elastic<D> {
         state.freed(&self.pages, address, bytes, total, is_elsewhere)
     }
 
-    /// Pins the segment of an address, as others may access it without a tensor there. All of the
-    /// segment gets memory and keeps it. False if there is not enough memory.
+    /// Pins the segment of an address, as others may access it without a tensor there. All its
+    /// mapped pages get memory and keep it. False if there is not enough memory.
     pub fn pin(&self, address: u64) -> bool {
         let mut state = self.lock();
         let Some(segment) = state.segments.around(address) else {
@@ -217,9 +238,7 @@ impl<D: Driver> Elastic<D> {
         if let Some(segment) = state.segments.get_mut(base) {
             segment.is_pinned |= is_pinned;
         }
-        let wanted = Wanted::UNNEEDED;
-        let mut backed = state.claim(&self.pages, base, pages.clone(), wanted);
-        backed += state.back(&self.pages, base, pages, wanted);
+        let backed = state.supply(&self.pages, base, pages, Wanted::UNNEEDED);
         if let Some(segment) = state.segments.get_mut(base) {
             let pieces = segment.pieces_mut();
             pieces.for_each(|piece| piece.is_pinned |= is_pinned);
@@ -357,10 +376,11 @@ impl<D: Driver> Elastic<D> {
         self.lock().find(address)
     }
 
-    /// Pieces of memory of the segment around an address, in the order of their addresses, for
-    /// other processes. They stay as long as the segment. `None`: the segment was not pinned, or is
-    /// in part in memory of the host.
-    pub fn backing(&self, address: u64) -> Option<(Found, Vec<Handle>)> {
+    /// Pieces of memory of the segment around an address, for other processes: the address of each,
+    /// and its handle, in the order of addresses. They stay as long as the segment. There are gaps
+    /// where a range is not mapped. `None`: the segment was not pinned, or is in part in memory of
+    /// the host.
+    pub fn backing(&self, address: u64) -> Option<(Found, Vec<(u64, Handle)>)> {
         let state = self.lock();
         Some((state.find(address)?, state.backing(address)?))
     }
@@ -380,8 +400,8 @@ impl<D: Driver> Elastic<D> {
         Some(self.state.try_lock()?.stats())
     }
 
-    /// Removes all segments, as their context has ended with all work in it. `leaves` gets the
-    /// address and the bytes of each.
+    /// Removes all segments and ranges, as their context has ended with all work in it. `leaves` gets
+    /// the address and the bytes of each segment.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.lock();
         state.fences.clear(&self.pages);
@@ -391,6 +411,7 @@ impl<D: Driver> Elastic<D> {
             leaves(base, bytes);
             self.remove(&mut state, base);
         }
+        state.reserved.clear();
         // Memory that the driver refused to unmap ends with the process.
         state.memories = Memories::new();
     }

@@ -2,7 +2,8 @@
 //!
 //! The allocator above (PyTorch's own) asks for large segments and cuts them up itself. It
 //! announces each tensor before any work can use it, and announces when the tensor is freed. So the
-//! number of tensors on each page is known.
+//! number of tensors on each page is known. It may instead map parts of ranges that it reserved
+//! itself (`ranges.rs`).
 //!
 //! Memory comes in pieces of one, two or four pages: the larger the tensor, the larger its pieces.
 //! A piece without a tensor is *idle*. Its memory becomes *spare*, at once or as soon as a request

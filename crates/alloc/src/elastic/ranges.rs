@@ -2,7 +2,10 @@
 //! segments).
 //!
 //! The allocator maps parts of a range where it needs room, and unmaps parts that it does not use.
-//! A mapped part has memory only at tensors, as a segment.
+//! A mapped part has memory only at tensors, as a segment. An unmapped part has none, except in a
+//! piece that reaches into a mapped part and must keep its memory there.
+
+use std::ops::Range;
 
 use super::device::Elastic;
 use super::pages::PAGE;
@@ -66,7 +69,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Maps a part of a range, without memory unless the range keeps all its memory. False if there
-    /// is too little for that. `None`: the part is in no range.
+    /// is too little for that; the part is not mapped then. `None`: the part is in no range.
     pub fn map(&self, address: u64, bytes: u64) -> Option<bool> {
         let mut state = self.lock();
         let mut ranges = state.reserved.iter();
@@ -77,26 +80,34 @@ impl<D: Driver> Elastic<D> {
         match state.segments.get(base) {
             None => {
                 state.last += 1;
-                let segment = Segment::new(base, end, state.last, !is_trusted);
+                let mut segment = Segment::new(base, end, state.last, !is_trusted);
+                segment.set_mapped(segment.all(), false);
                 state.segments.insert(segment);
             }
             Some(segment) if segment.bytes < end => state.segments.grow(base, end),
             Some(_) => {}
         }
-        let segment = state.segments.get(base)?;
+        let is_off = state.is_off;
+        let segment = state.segments.get_mut(base)?;
         let pages = segment.pages_of(address, bytes);
-        if !segment.keeps_all() && !state.is_off {
+        let is_new = |page: &usize| !segment.are_mapped(*page..page + 1);
+        let new: Vec<usize> = pages.clone().filter(is_new).collect();
+        segment.set_mapped(pages.clone(), true);
+        if !segment.keeps_all() && !is_off {
             return Some(true);
         }
-        let backed = state.back(self.pages(), base, pages.clone(), Wanted::UNNEEDED);
-        if backed.missing > 0 {
-            self.leave(&mut state, base, pages);
+        let backed = state.supply(self.pages(), base, pages, Wanted::UNNEEDED);
+        if backed.missing == 0 {
+            return Some(true);
         }
-        Some(backed.missing == 0)
+        for page in new {
+            self.leave_part(&mut state, base, page..page + 1);
+        }
+        Some(false)
     }
 
     /// Unmaps a part of a range, after all work that may use it. Its memory is given back to the
-    /// driver if no other piece is mapped at it. `None`: the part is in no range.
+    /// driver if no other piece is mapped at it. `None`: the part is in no range, or not mapped.
     ///
     /// # Errors
     /// The driver's, if that work cannot be waited for. The part stays mapped.
@@ -109,8 +120,16 @@ impl<D: Driver> Elastic<D> {
         if let Err(error) = self.finish(&mut state) {
             return Some(Err(error));
         }
-        self.leave(&mut state, base, pages);
+        self.leave_part(&mut state, base, pages);
         Some(Ok(()))
+    }
+
+    /// Unmaps pages of a range.
+    fn leave_part(&self, state: &mut State<D::Event>, base: u64, pages: Range<usize>) {
+        if let Some(segment) = state.segments.get_mut(base) {
+            segment.set_mapped(pages.clone(), false);
+        }
+        self.leave(state, base, pages);
     }
 
     /// Removes the range that begins at an address. False if none does.

@@ -18,6 +18,9 @@ pub(super) struct Segment {
     pages: Vec<Option<u32>>,
     /// Each piece, at the index of its first page: an announcement finds it without a search.
     pieces: Vec<Option<Piece>>,
+    /// For each page, true if tensors may be there: the allocator above has not unmapped it
+    /// (`ranges.rs`).
+    mapped: Vec<bool>,
     /// Live tensors: address and bytes.
     pub tensors: BTreeMap<u64, u64>,
     /// True if pages that have memory keep it.
@@ -30,7 +33,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment of this many bytes, without memory.
+    /// Creates a segment of this many bytes, without memory. All its pages are mapped.
     pub fn new(base: u64, bytes: u64, number: u64, is_unproven: bool) -> Self {
         let mut segment = Segment {
             base,
@@ -38,21 +41,45 @@ impl Segment {
             number,
             pages: Vec::new(),
             pieces: Vec::new(),
+            mapped: Vec::new(),
             tensors: BTreeMap::new(),
             is_pinned: false,
             is_incomplete: false,
             is_unproven,
         };
         segment.grow(bytes);
+        segment.set_mapped(segment.all(), true);
         segment
     }
 
-    /// Extends it to this many bytes, without memory.
+    /// Extends it to this many bytes, without memory. The new pages are not mapped.
     pub fn grow(&mut self, bytes: u64) {
         let pages = bytes.div_ceil(PAGE) as usize;
         self.bytes = bytes;
         self.pages.resize(pages, None);
         self.pieces.resize(pages, None);
+        self.mapped.resize(pages, false);
+    }
+
+    /// Notes that pages are mapped, or no longer.
+    pub fn set_mapped(&mut self, pages: Range<usize>, is_mapped: bool) {
+        self.mapped[pages].fill(is_mapped);
+    }
+
+    /// True if all these pages are mapped.
+    pub fn are_mapped(&self, pages: Range<usize>) -> bool {
+        !self.mapped[pages].contains(&false)
+    }
+
+    /// True if any of these pages is mapped.
+    pub fn any_mapped(&self, pages: Range<usize>) -> bool {
+        self.mapped[pages].contains(&true)
+    }
+
+    /// Bytes where tensors may be.
+    pub fn mapped_bytes(&self) -> u64 {
+        let pages = self.mapped.iter().filter(|is_mapped| **is_mapped).count();
+        self.bytes.min(pages as u64 * PAGE)
     }
 
     /// Indices of all its pages.
@@ -110,18 +137,22 @@ impl Segment {
         self.pages[index].is_some()
     }
 
-    /// Finds the first run of these pages without memory.
+    /// True if a mapped page has no memory.
+    pub fn lacks_memory(&self, index: usize) -> bool {
+        self.mapped[index] && self.pages[index].is_none()
+    }
+
+    /// Finds the first run of mapped pages without memory among these.
     pub fn gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
         let mut start = pages.start;
-        while start < pages.end
-            && let Some(first) = self.pages[start]
-        {
-            let first = first as usize;
-            start = first + self.pieces[first].map_or(1, |piece| piece.pages);
+        while start < pages.end && !self.lacks_memory(start) {
+            start = match self.pages[start].map(|first| first as usize) {
+                Some(first) => first + self.pieces[first].map_or(1, |piece| piece.pages),
+                None => start + 1,
+            };
         }
-        let mut of_pages = self.pages.get(start..pages.end)?.iter();
-        let end = of_pages.position(Option::is_some);
-        let end = end.map_or(pages.end, |more| start + more);
+        let end = (start..pages.end).find(|page| !self.lacks_memory(*page));
+        let end = end.unwrap_or(pages.end);
         (start < end).then_some(start..end)
     }
 

@@ -29,7 +29,8 @@ impl Segments {
         self.places[place] = Some(segment);
     }
 
-    /// Extends the segment that begins at an address to this many bytes.
+    /// Extends the segment that begins at an address to this many bytes. The new pages are not
+    /// mapped.
     pub fn grow(&mut self, base: u64, bytes: u64) {
         let Some(segment) = self.get_mut(base) else {
             return;

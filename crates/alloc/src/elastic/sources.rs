@@ -11,7 +11,20 @@ use crate::driver::Driver;
 use crate::slab::Id;
 
 impl<E: Copy> State<E> {
-    /// Gives memory to pages of a segment that have none.
+    /// Gives memory to pages of a segment: the memory that is mapped at them, or else other.
+    pub fn supply<D: Driver<Event = E>>(
+        &mut self,
+        driver: &Pages<D>,
+        base: u64,
+        pages: Range<usize>,
+        wanted: Wanted,
+    ) -> Backed {
+        let mut backed = self.claim(driver, base, pages.clone(), wanted);
+        backed += self.back(driver, base, pages, wanted);
+        backed
+    }
+
+    /// Gives memory to mapped pages of a segment that have none.
     pub fn back<D: Driver<Event = E>>(
         &mut self,
         driver: &Pages<D>,
@@ -70,7 +83,7 @@ impl<E: Copy> State<E> {
         backed
     }
 
-    /// Finds the first run of a segment's pages without memory.
+    /// Finds the first run of a segment's mapped pages without memory.
     fn gap(&self, base: u64, pages: Range<usize>) -> Option<Range<usize>> {
         self.segments.get(base)?.gap(pages)
     }

@@ -151,8 +151,11 @@ impl<E: Copy> State<E> {
                 tensors: 1,
                 is_needed: true,
             };
-            let mut backed = self.claim(driver, base, pages.clone(), wanted);
-            backed += self.back(driver, base, pages, wanted);
+            let backed = self.supply(driver, base, pages.clone(), wanted);
+            // Each launch of the captured graph uses this memory again, without an announcement.
+            if rules::pins_new_tensors(self.is_capturing()) {
+                self.change(base, pages, |piece| piece.is_pinned |= piece.owns_memory);
+            }
             if backed.on_host + backed.missing > 0 {
                 self.largest = self.largest.saturating_sub(1);
             }
@@ -169,22 +172,19 @@ impl<E: Copy> State<E> {
 
     /// Notes a tensor in its segment.
     fn enter(&mut self, address: u64, bytes: u64, allocation: &mut Allocation) -> Option<Trouble> {
-        let is_capturing = self.is_capturing();
         let Some(segment) = self.segments.around_mut(address) else {
             let reaches = self.segments.reach(address, bytes);
             return reaches.then_some(Trouble::Straddles(address));
         };
-        if address + bytes > segment.base + segment.reserved() {
+        if address + bytes > segment.base + segment.reserved()
+            || !segment.are_mapped(segment.pages_of(address, bytes))
+        {
             return Some(Trouble::Straddles(address));
         }
         let trouble = segment
             .overlaps(address, bytes)
             .then_some(Trouble::Overlaps(address));
         segment.tensors.insert(address, bytes);
-        // Each launch of the captured graph uses this memory again, without an announcement.
-        if rules::pins_new_tensors(is_capturing) {
-            segment.is_pinned = true;
-        }
         if segment.is_unproven && segment.base == address {
             segment.is_unproven = false;
             allocation.proves = true;
@@ -327,11 +327,12 @@ impl<E: Copy> State<E> {
     }
 
     pub fn find(&self, address: u64) -> Option<Found> {
-        let segment = self
-            .segments
-            .around(address)
-            .filter(|s| address < s.base + s.bytes)?;
-        let backed = if segment.has_memory(segment.index(address)) {
+        let segment = self.segments.around(address)?;
+        let page = segment.index(address);
+        if address >= segment.base + segment.bytes || !segment.are_mapped(page..page + 1) {
+            return None;
+        }
+        let backed = if segment.has_memory(page) {
             Some(address)
         } else {
             let first = segment.pieces().next();
@@ -345,21 +346,21 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Memory of the pieces of a pinned segment. `None`: it is not pinned, or not all of it is
-    /// memory of the device.
-    pub fn backing(&self, address: u64) -> Option<Vec<Handle>> {
+    /// Memory of the pieces of a pinned segment, with their addresses. `None`: it is not pinned, or
+    /// not all of it is memory of the device.
+    pub fn backing(&self, address: u64) -> Option<Vec<(u64, Handle)>> {
         let segment = self
             .segments
             .around(address)
             .filter(|segment| segment.is_pinned)?;
-        if segment.all().any(|page| !segment.has_memory(page)) {
+        if segment.gap(segment.all()).is_some() {
             return None;
         }
-        let pieces = segment.pieces();
-        let memory = pieces.map(|(_, piece)| self.memories.at(piece.memory).handle);
-        memory
-            .map(|memory| (!memory.is_host).then_some(memory))
-            .collect()
+        let memory = segment.pieces().map(|(first, piece)| {
+            let memory = self.memories.at(piece.memory).handle;
+            (!memory.is_host).then_some((segment.address(first), memory))
+        });
+        memory.collect()
     }
 
     pub fn stats(&self) -> Stats {
@@ -381,7 +382,7 @@ impl<E: Copy> State<E> {
             (stats.in_use, stats.spare) = (stats.in_use - bytes, stats.spare + bytes);
         }
         for segment in self.segments.values() {
-            stats.segments += segment.bytes;
+            stats.segments += segment.mapped_bytes();
             let own = segment.pieces().filter(|(_, piece)| {
                 piece.owns_memory && !self.memories.at(piece.memory).handle.is_host
             });

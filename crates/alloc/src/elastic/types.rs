@@ -29,7 +29,7 @@ pub enum Trouble {
     Resized(u64),
     /// A tensor was allocated where one is live.
     Overlaps(u64),
-    /// A tensor lies in a segment in part only.
+    /// A tensor lies in a segment in part only, or where a range is not mapped.
     Straddles(u64),
     /// A segment was freed with a tensor in it.
     FreedLive(u64),
@@ -49,10 +49,9 @@ impl fmt::Display for Trouble {
             }
             Trouble::Resized(at) => write!(f, "the tensor at {at:#x} was freed with another size"),
             Trouble::Overlaps(at) => write!(f, "a tensor at {at:#x} overlaps a live one"),
-            Trouble::Straddles(at) => write!(
-                f,
-                "a tensor at {at:#x} begins or ends outside of its segment"
-            ),
+            Trouble::Straddles(at) => {
+                write!(f, "a tensor at {at:#x} is in part outside of its segment")
+            }
             Trouble::FreedLive(at) => {
                 write!(f, "the segment at {at:#x} was freed with live tensors")
             }
@@ -110,7 +109,7 @@ pub struct Found {
 /// State of the segments, in bytes unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes requested for all segments.
+    /// Bytes of all segments: requested for them, or mapped in ranges.
     pub segments: u64,
     /// Memory of the device that the segments hold.
     pub held: u64,

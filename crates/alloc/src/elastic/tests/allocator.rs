@@ -1,10 +1,12 @@
-//! Simulates the allocator above: best fit in its own segments, for each stream and each graph, as
-//! in PyTorch.
+//! Simulates the allocator above: best fit in its own segments or ranges, for each stream and each
+//! graph, as in PyTorch.
 
 use super::machine::Device;
-use crate::elastic::Allocation;
+use crate::elastic::{Allocation, PAGE};
 use crate::sim::Clock;
 use std::collections::BTreeMap;
+
+mod expandable;
 
 /// Bytes that all sizes are rounded to, and the largest size that gets a small segment.
 const UNIT: u64 = 512;
@@ -21,7 +23,10 @@ pub enum Owner {
     Graph(usize),
 }
 
+#[derive(Clone, PartialEq, Eq)]
 enum Is {
+    /// Addresses of a range where nothing is mapped.
+    Unmapped,
     Free,
     Live,
     /// Freed, and used by work of other streams until these clocks have passed.
@@ -33,6 +38,7 @@ struct Block {
     is: Is,
 }
 
+/// A segment, or a range of which parts are mapped.
 pub struct Segment {
     pub base: u64,
     pub bytes: u64,
@@ -48,11 +54,17 @@ impl Segment {
             .all(|block| matches!(block.is, Is::Free))
     }
 
+    /// True if it is of an existing graph.
+    fn is_kept(&self, device: &Device) -> bool {
+        matches!(self.owner, Owner::Graph(n) if device.has_graph(n))
+    }
+
     fn merge(&mut self) {
         let mut merged: BTreeMap<u64, Block> = BTreeMap::new();
         for (address, block) in std::mem::take(&mut self.blocks) {
             if let Some(mut last) = merged.last_entry()
-                && matches!((&last.get().is, &block.is), (Is::Free, Is::Free))
+                && last.get().is == block.is
+                && matches!(block.is, Is::Free | Is::Unmapped)
             {
                 last.get_mut().bytes += block.bytes;
             } else {
@@ -61,11 +73,22 @@ impl Segment {
         }
         self.blocks = merged;
     }
+
+    /// Mapped parts, or unmapped parts: address and bytes.
+    pub fn parts(&self, are_mapped: bool) -> impl Iterator<Item = (u64, u64)> {
+        let blocks = self.blocks.iter();
+        let parts = blocks.filter(move |(_, block)| (block.is != Is::Unmapped) == are_mapped);
+        parts.map(|(at, block)| (*at, block.bytes))
+    }
 }
 
 #[derive(Default)]
 pub struct Allocator {
     pub segments: Vec<Segment>,
+    /// True if it reserves ranges and maps parts of them.
+    expands: bool,
+    /// Parts that were unmapped: address and bytes.
+    pub unmapped: Vec<(u64, u64)>,
     /// Bytes of all live tensors.
     pub total: u64,
     /// True once an announcement has shown that it announces its tensors.
@@ -80,11 +103,18 @@ pub struct Handed {
     pub bytes: u64,
     /// `None` if it was not announced.
     pub born: Option<Allocation>,
-    /// True if its segment is new.
-    pub is_first: bool,
+    /// Pages for which there was memory when the allocator grew for it; 0 if that is unknown.
+    pub admitted: u64,
 }
 
 impl Allocator {
+    pub fn new(expands: bool) -> Self {
+        Allocator {
+            expands,
+            ..Allocator::default()
+        }
+    }
+
     /// Allocates a block, announced unless `is_silent`. `None`: out of memory.
     pub fn allocate(
         &mut self,
@@ -97,11 +127,20 @@ impl Allocator {
         let bytes = bytes.max(1).next_multiple_of(UNIT);
         self.process(device);
         let is_small = bytes <= SMALL;
-        let mut is_first = false;
+        let mut admitted = 0;
         let (segment, address) = match self.best(owner, bytes, is_small) {
             Some(place) => place,
+            None if self.expands => {
+                let (segment, address, pages) =
+                    self.expand(device, owner, bytes, is_small).or_else(|| {
+                        self.empty(device);
+                        self.expand(device, owner, bytes, is_small)
+                    })?;
+                admitted = pages;
+                (segment, address)
+            }
             None => {
-                is_first = true;
+                admitted = bytes.div_ceil(PAGE);
                 let size = match bytes {
                     _ if is_small => SMALL_SEGMENT,
                     _ if bytes < LARGE => LARGE_SEGMENT,
@@ -114,7 +153,11 @@ impl Allocator {
                     })?
             }
         };
-        let rest = if is_small { UNIT } else { SMALL };
+        let rest = if is_small || self.expands {
+            UNIT
+        } else {
+            SMALL
+        };
         let segment = &mut self.segments[segment];
         let block = segment.blocks.get_mut(&address)?;
         block.is = Is::Live;
@@ -142,7 +185,7 @@ impl Allocator {
             address,
             bytes,
             born,
-            is_first,
+            admitted,
         })
     }
 
@@ -185,7 +228,13 @@ impl Allocator {
             mine.flat_map(|(n, s)| s.blocks.iter().map(move |(at, block)| (n, *at, block)));
         let fits =
             blocks.filter(|(_, _, block)| matches!(block.is, Is::Free) && block.bytes >= bytes);
-        let (n, at, _) = fits.min_by_key(|(_, at, block)| (block.bytes, *at))?;
+        // A block at the end of what is mapped counts as all that it can become.
+        let size = |n: usize, at, block: &Block| {
+            let next = self.segments[n].blocks.get(&(at + block.bytes));
+            let more = next.filter(|next| next.is == Is::Unmapped);
+            block.bytes + more.map_or(0, |next| next.bytes)
+        };
+        let (n, at, _) = fits.min_by_key(|(n, at, block)| (size(*n, *at, block), *at))?;
         Some((n, at))
     }
 
@@ -209,15 +258,15 @@ impl Allocator {
         Some((self.segments.len() - 1, base))
     }
 
-    /// Frees segments without a live block, except segments of existing graphs.
+    /// Frees segments without a live block, and unmaps the free chunks of ranges. Segments and
+    /// ranges of existing graphs stay.
     pub fn empty(&mut self, device: &Device) {
         self.process(device);
-        let kept = |segment: &Segment| match segment.owner {
-            Owner::Stream(_) => false,
-            Owner::Graph(n) => device.has_graph(n),
-        };
+        if self.expands {
+            return self.shrink(device);
+        }
         self.segments.retain(|segment| {
-            let stays = kept(segment) || !segment.is_unused();
+            let stays = segment.is_kept(device) || !segment.is_unused();
             if !stays {
                 device.sim.unpin(segment.base, segment.bytes);
                 match device.elastic.free_segment(segment.base, |_| ()) {

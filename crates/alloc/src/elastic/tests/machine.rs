@@ -4,10 +4,11 @@ use super::allocator::{Allocator, Handed, Owner};
 use super::program::{Action, Setting};
 use crate::elastic::{Elastic, PAGE};
 use crate::handles::{Context, Stream};
-use crate::sim::{Call, Clock, Probe, Sim, World, overlap};
+use crate::sim::{Call, Clock, Probe, Sim, World};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod checks;
 mod graphs;
 
 const CONTEXT: Context = Context(1);
@@ -104,7 +105,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
             fails: setting.fail.is_some(),
             graphs: Vec::new(),
         },
-        allocator: Allocator::default(),
+        allocator: Allocator::new(setting.expands),
         tensors: Vec::new(),
         graphs: Vec::new(),
         capture: None,
@@ -117,6 +118,7 @@ pub fn run(setting: &Setting, actions: &[Action], lie: Option<Call>) -> Vec<Stri
     };
     for action in actions {
         machine.act(setting, action);
+        machine.forget_unmapped();
         machine.check();
         if machine.is_over || !sim.findings().is_empty() {
             return sim.findings();
@@ -199,7 +201,7 @@ impl Machine {
             address,
             bytes,
             born,
-            is_first,
+            admitted,
         }) = handed
         else {
             return;
@@ -228,7 +230,9 @@ impl Machine {
             self.is_over = true;
             return;
         }
-        if born.on_host > 0 && is_first && !self.device.fails && !self.has_erred {
+        let pages = bytes.div_ceil(PAGE).saturating_sub(admitted);
+        let is_known = admitted > 0 && !self.device.fails && !self.has_erred;
+        if is_known && u64::from(born.on_host) > pages {
             self.device
                 .sim
                 .note("a segment was handed out that does not fit");
@@ -278,33 +282,6 @@ impl Machine {
         let clocks: Vec<Clock> = clocks.collect();
         self.allocator.free(&self.device, tensor.address, clocks);
         self.announced();
-    }
-
-    fn is_intact(&self, tensor: &Tensor) {
-        let now = self.device.sim.parts(tensor.address, tensor.bytes);
-        if now.as_ref() != Ok(&tensor.parts) {
-            let what = format!("what was in {:#x} is lost: {now:?}", tensor.address);
-            self.device.sim.note(what);
-        }
-    }
-
-    /// Checks that no tensor at other addresses has any of this memory.
-    fn is_apart(&self, address: u64, bytes: u64, parts: &Parts) {
-        let shares = |tensor: &&Tensor| {
-            let mut pairs = tensor
-                .parts
-                .iter()
-                .flat_map(|a| parts.iter().map(move |b| (a, b)));
-            pairs.any(|(a, b)| a.0 == b.0 && overlap(a.1, a.2, b.1, b.2))
-        };
-        let others = self
-            .tensors
-            .iter()
-            .filter(|t| !overlap(t.address, t.bytes, address, bytes));
-        if let Some(other) = others.filter(|t| t.grant > 0).find(shares) {
-            let what = format!("{:#x} has the memory of {address:#x}", other.address);
-            self.device.sim.note(what);
-        }
     }
 
     fn launch(&mut self, on: usize, picks: &[usize]) {
@@ -395,15 +372,15 @@ impl Machine {
         }
         let tensor = &self.tensors[which % self.tensors.len()];
         if self.device.elastic.pin(tensor.address) {
-            let (base, bytes) = match self.allocator.segment_of(tensor.address) {
-                Some(segment) => (segment.base, segment.bytes),
-                None => (tensor.address, tensor.bytes),
+            let parts = match self.allocator.segment_of(tensor.address) {
+                Some(segment) => segment.parts(true).collect(),
+                None => vec![(tensor.address, tensor.bytes)],
             };
-            if let Err(why) = self.device.sim.parts(base, bytes) {
-                self.device.sim.note(format!("registered outside: {why}"));
+            for (base, bytes) in parts {
+                self.has_memory(base, bytes);
+                self.device.sim.pin(base, bytes);
+                self.exports.push((base, bytes, self.segment_at(base)));
             }
-            self.device.sim.pin(base, bytes);
-            self.exports.push((base, bytes, self.segment_at(base)));
         }
     }
 
@@ -422,32 +399,6 @@ impl Machine {
         };
         self.grant(&mut tensor);
         self.tensors.push(tensor);
-    }
-
-    /// Checks the conditions that hold after each action.
-    fn check(&self) {
-        for tensor in self.tensors.iter().filter(|tensor| tensor.grant > 0) {
-            self.is_apart(tensor.address, tensor.bytes, &tensor.parts);
-        }
-        for (base, bytes, number) in &self.exports {
-            if self.segment_at(*base) == *number
-                && let Ok(parts) = self.device.sim.parts(*base, *bytes)
-            {
-                self.is_apart(*base, *bytes, &parts);
-            }
-        }
-        let stats = self.device.elastic.stats();
-        if (stats.held, stats.on_host) != self.device.sim.in_pages() && !self.device.fails {
-            let sim = self.device.sim.in_pages();
-            self.device
-                .sim
-                .note(format!("{stats:?} are told, and held are {sim:?}"));
-        }
-        if stats.in_use + stats.spare > stats.held {
-            self.device
-                .sim
-                .note(format!("more is used than held: {stats:?}"));
-        }
     }
 
     /// Frees everything, and checks that nothing is left.
@@ -480,6 +431,10 @@ impl Machine {
         let left = self.allocator.segments.iter();
         left.for_each(|segment| self.device.sim.unpin(segment.base, segment.bytes));
         self.device.elastic.end(|_, _| ());
+        let mut ranges = self.allocator.segments.iter();
+        if ranges.any(|range| self.device.elastic.has_range(range.base, PAGE)) {
+            self.device.sim.note("a range is left at the end");
+        }
         let left = (self.device.sim.in_pages(), self.device.sim.events());
         if left != ((0, 0), 0) {
             self.device.sim.note(format!("left at the end: {left:?}"));

@@ -31,7 +31,7 @@ fn until(mistake: Mistake) -> Option<(usize, String)> {
     })
 }
 
-const RULES: [Mutation; 17] = [
+const RULES: [Mutation; 18] = [
     Mutation::NoLiveSum,
     Mutation::NoRestore,
     Mutation::NoPageFence,
@@ -43,6 +43,7 @@ const RULES: [Mutation; 17] = [
     Mutation::NoPinOfNew,
     Mutation::NoPinOfLives,
     Mutation::NoPinOfExports,
+    Mutation::UnmapBeside,
     Mutation::TrustUnproven,
     Mutation::NoAdmission,
     Mutation::FreeSegmentEarly,

@@ -80,6 +80,8 @@ pub struct Setting {
     pub fail: Option<(Call, u64, Error)>,
     /// True if the allocator's announcements may be wrong.
     pub errs: bool,
+    /// True if the allocator reserves ranges and maps parts of them (expandable segments).
+    pub expands: bool,
 }
 
 fn bytes() -> impl Strategy<Value = u64> {
@@ -141,10 +143,13 @@ pub fn setting() -> impl Strategy<Value = Setting> {
     let error = prop_oneof![Just(Error::OutOfMemory), Just(Error::Failed)];
     let fail = prop::option::weighted(0.3, (call, 1u64..8, error));
     let errs = prop::bool::weighted(0.2);
-    (mode, 4u64..48, fail, errs).prop_map(|(mode, pages, fail, errs)| Setting {
-        mode,
-        pages,
-        fail,
-        errs,
+    (mode, 4u64..48, fail, errs, any::<bool>()).prop_map(|(mode, pages, fail, errs, expands)| {
+        Setting {
+            mode,
+            pages,
+            fail,
+            errs,
+            expands,
+        }
     })
 }

@@ -1,6 +1,7 @@
 //! Captures of a program, and the graphs that they end in.
 
-use super::{Graph, Machine, stream};
+use super::{Captured, Graph, Machine, stream};
+use crate::sim::overlap;
 
 impl Machine {
     pub(super) fn begin_capture(&mut self, on: usize) {
@@ -24,6 +25,29 @@ impl Machine {
             self.device.sim.capture_end(stream(graph.stream));
             self.device.elastic.capture_ended(1);
             self.graphs.push(graph);
+        }
+    }
+
+    /// Forgets that captured work uses memory, or that memory is registered outside, where the
+    /// allocator has unmapped it since.
+    pub(super) fn forget_unmapped(&mut self) {
+        let unmapped = std::mem::take(&mut self.allocator.unmapped);
+        let is_there = |used: &Captured| {
+            let mut unmapped = unmapped.iter();
+            !unmapped.any(|(at, bytes)| overlap(*at, *bytes, used.address, used.bytes))
+        };
+        for graph in self.graphs.iter_mut().chain(&mut self.capture) {
+            graph.uses.retain(is_there);
+        }
+        for (at, size) in &unmapped {
+            let exports = std::mem::take(&mut self.exports).into_iter();
+            let rests = exports.flat_map(|(base, bytes, number)| {
+                let within = |at: u64| at.clamp(base, base + bytes);
+                let (end, next) = (within(*at), within(at + size));
+                let after = base + bytes - next;
+                [(base, end - base, number), (next, after, number)]
+            });
+            self.exports = rests.filter(|(_, bytes, _)| *bytes > 0).collect();
         }
     }
 
