@@ -90,6 +90,19 @@ fn a_segment_looks_like_one_allocation() {
 }
 
 #[test]
+fn another_process_has_the_tensors_of_expandable_segments() {
+    for elastic in ["auto", "on"] {
+        let (native, shim) = run("shared", (elastic, true)).both();
+        assert!(
+            native.stdout.contains("changed to 99\n"),
+            "{}",
+            native.stdout
+        );
+        assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+    }
+}
+
+#[test]
 fn memory_that_is_not_announced_is_there() {
     let (_, shim) = run("uncached", ("on", false)).both();
     assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);

@@ -7,6 +7,7 @@
 static void *(*torch_malloc)(size_t), *(*torch_uncached)(size_t);
 static void (*torch_free)(void *), (*torch_empty)(void), (*torch_private)(int), (*torch_error)(uint64_t);
 static uint64_t (*torch_reserved)(void);
+static int (*torch_share)(int);
 static CUstream stream;
 static int wrong, refused;
 
@@ -160,6 +161,60 @@ static void questions(void) {
     drop(&second);
 }
 
+enum { PART = 20 * MIB, PARTS = 3 };
+
+/* Maps the parts that the descriptors in the arguments have, reads a byte of each MiB, and changes the first one. */
+static void importing(char **files) {
+    AccessDesc access = {{1, 0}, 3};
+    CUdeviceptr base = 0;
+    CUhandle part[PARTS];
+    OK(cuMemAddressReserve(&base, PARTS * PART, 0, 0, 0));
+    for (int i = 0; i < PARTS; i++) {
+        OK(cuMemImportFromShareableHandle(&part[i], (void *)(uintptr_t)atoi(files[i]), 1));
+        OK(cuMemMap(base + (size_t)i * PART, PART, 0, part[i], 0));
+    }
+    OK(cuMemSetAccess(base, PARTS * PART, &access, 1));
+    for (int i = 0; i < PARTS * 20; i++) {
+        unsigned char byte = 0;
+        OK(cuMemcpyDtoH_v2(&byte, base + (size_t)i * MIB, 1));
+        printf("%d ", byte);
+    }
+    OK(cuMemsetD8_v2(base, 99, 1));
+    OK(cuCtxSynchronize());
+    for (int i = PARTS - 1; i >= 0; i--) {
+        OK(cuMemUnmap(base + (size_t)i * PART, PART));
+        OK(cuMemRelease(part[i]));
+    }
+    OK(cuMemAddressFree(base, PARTS * PART));
+    printf("\n");
+}
+
+/* Has another process read and change tensors that lie across parts of a segment. */
+static void shared(const char *library) {
+    Tensor all[] = {tensor(15 * MIB), tensor(14 * MIB), tensor(12 * MIB), tensor(18 * MIB)};
+    char file[PARTS][12];
+    OK(cuStreamSynchronize(stream));
+    for (int i = 0; i < PARTS; i++) {
+        int made = torch_share(i);
+        TRUE(made >= 0);
+        sprintf(file[i], "%d", dup(made));
+        close(made);
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "elastic", library, "import", file[0], file[1], file[2], (char *)NULL);
+        _exit(9);
+    }
+    int status = 1;
+    TRUE(waitpid(child, &status, 0) == child && status == 0);
+    unsigned char first = 0;
+    OK(cuMemcpyDtoH_v2(&first, all[0].at, 1));
+    printf("changed to %d\n", first);
+    for (int i = 0; i < 4; i++) drop(&all[i]);
+    rounds(3);
+}
+
 static void uncached(void) {
     Tensor all[6];
     for (int i = 0; i < 6; i++) {
@@ -197,6 +252,7 @@ int main(int argc, char **argv) {
     LOOK_UP(torch_private);
     LOOK_UP(torch_error);
     LOOK_UP(torch_reserved);
+    LOOK_UP(torch_share);
     start();
     stream = side_stream();
     const char *what = argv[2];
@@ -205,6 +261,11 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "graph")) graph();
     if (!strcmp(what, "questions")) questions();
     if (!strcmp(what, "uncached")) uncached();
+    if (!strcmp(what, "shared")) shared(argv[1]);
+    if (!strcmp(what, "import")) {
+        importing(argv + 3);
+        return 0;
+    }
     if (!strcmp(what, "error")) {
         rounds(3);
         torch_error(512);

@@ -160,6 +160,13 @@ static void empty(void) {
     }
 }
 
+/* A descriptor of a mapped part of the first segment, as PyTorch makes for another process. */
+int torch_share(int part) {
+    int file = -1;
+    int result = CALL(cuMemExportToShareableHandle, &file, segments[0].part[part], 1u, 0ull);
+    return result ? -result : file;
+}
+
 /* Gives segments back in which nothing lives. */
 void torch_empty(void) {
     pthread_mutex_lock(&lock);

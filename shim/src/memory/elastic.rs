@@ -31,7 +31,7 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{context_drain, miss, peer_access, physical};
+use crate::memory::{context_drain, elastic_ranges, miss, peer_access, physical};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
@@ -354,6 +354,7 @@ pub fn context_gone(gone: Context) {
             slot.store(ptr::null_mut(), Ordering::Release);
         }
         pool.end(|address, bytes| left(pool, address, bytes));
+        elastic_ranges::ended(pool);
     }
 }
 
@@ -427,7 +428,9 @@ impl Cache for Segments {
         match news {
             News::CaptureBegan(number) => all().for_each(|pool| pool.capture_began(number)),
             News::CaptureEnded(number, _) => all().for_each(|pool| pool.capture_ended(number)),
-            News::Exported(address) => pin(address),
+            News::Exported(address) => {
+                pin(address);
+            }
             News::CaptureBroken(_) | News::GraphDerived(..) | News::GraphDestroyed(_) => {}
         }
     }

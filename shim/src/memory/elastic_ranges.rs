@@ -253,6 +253,17 @@ pub fn unreserved(base: u64) {
     }
 }
 
+/// Records the end of all parts of a device, whose ranges have ended with their context.
+pub fn ended(pool: &OfDevice) {
+    let mut promises = promises();
+    let all = promises.all.values_mut();
+    for promise in all.filter(|promise| promise.device == pool.pages().device) {
+        if let Some(address) = promise.mapped.take() {
+            elastic::left(pool, address, std::mem::take(&mut promise.bytes));
+        }
+    }
+}
+
 /// True if an address is in a mapped part of a range.
 pub fn has(address: u64) -> bool {
     around(address).is_some()

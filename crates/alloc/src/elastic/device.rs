@@ -95,8 +95,9 @@ impl<D: Driver> Elastic<D> {
     /// free some.
     pub(super) fn has_room(&self, state: &State<D::Event>, bytes: u64) -> bool {
         let fits = || {
-            let room = self.pages.room().saturating_add(state.available());
-            rules::may_have_segment(room >= bytes)
+            let room = self.pages.room();
+            let fits = room >= bytes || room.saturating_add(state.available()) >= bytes;
+            rules::may_have_segment(fits)
         };
         let missing = || bytes.saturating_sub(state.available());
         fits()
@@ -401,14 +402,16 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Removes all segments and ranges, as their context has ended with all work in it. `leaves` gets
-    /// the address and the bytes of each segment.
+    /// the address and the bytes of each segment that is in no range.
     pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
         let mut state = self.lock();
         state.fences.clear(&self.pages);
         let all = state.segments.values();
         let all: Vec<(u64, u64)> = all.map(|segment| (segment.base, segment.bytes)).collect();
         for (base, bytes) in all {
-            leaves(base, bytes);
+            if !state.reserved.iter().any(|range| range.base == base) {
+                leaves(base, bytes);
+            }
             self.remove(&mut state, base);
         }
         state.reserved.clear();
