@@ -1,10 +1,10 @@
-//! Effect of takeover in the present environment, and the limits of frameworks under takeover.
+//! Effect of takeover and of elastic memory in the present environment, and the limits of frameworks under takeover.
 
 use serde::Serialize;
 
 use super::check::{Check, Verdict};
-use gpushim_config::Resolved;
-use gpushim_config::takeover::{self, Decision, LIMITS, decide};
+use gpushim_config::takeover::{self, Decision, LIMITS, decide, expand};
+use gpushim_config::{Elastic, Resolved};
 
 /// One thing that a framework cannot do when it was taken over.
 #[derive(Debug, Serialize)]
@@ -25,17 +25,24 @@ pub fn limits() -> Vec<Limit> {
     LIMITS.iter().map(each).collect()
 }
 
-/// A check for each framework that is to be taken over.
+/// Checks of each framework that is to be taken over, and of elastic memory.
 pub fn checks(resolved: &Resolved) -> Vec<Check> {
     let decided = decide(resolved.config.takeover, |name| std::env::var_os(name));
-    let check = |decision: &Decision| {
+    let is_elastic = resolved.config.elastic != Elastic::Off;
+    let expanded = is_elastic.then(|| expand(|name| std::env::var_os(name)));
+    let takeover = |decision: &Decision| {
         let what = format!("takeover.{}", decision.framework.key());
-        let verdict = if decision.taken {
-            Verdict::Ok
-        } else {
-            Verdict::Note
-        };
-        Check::new(&what, verdict, &*decision.words)
+        check(&what, decision)
     };
-    decided.iter().map(check).collect()
+    let expanded = expanded.map(|decision| check("elastic.torch", &decision));
+    decided.iter().map(takeover).chain(expanded).collect()
+}
+
+fn check(what: &str, decision: &Decision) -> Check {
+    let verdict = if decision.taken {
+        Verdict::Ok
+    } else {
+        Verdict::Note
+    };
+    Check::new(what, verdict, &*decision.words)
 }

@@ -128,6 +128,7 @@ fn doctor_says_what_takeover_would_do() {
     let found = command
         .env("GPUSHIM_LIBRARY", harmless_library())
         .env("GPUSHIM_TAKEOVER", "torch,tf")
+        .env("GPUSHIM_ELASTIC", "auto")
         .env("PYTORCH_CUDA_ALLOC_CONF", "backend:native")
         .env_remove("PYTORCH_ALLOC_CONF")
         .env_remove("TF_GPU_ALLOCATOR")
@@ -138,6 +139,11 @@ fn doctor_says_what_takeover_would_do() {
     assert_eq!(torch["verdict"], "note");
     let why = "left alone: PYTORCH_CUDA_ALLOC_CONF chooses backend:native";
     assert_eq!(torch["detail"], why);
+    let elastic = check(&found, "elastic.torch");
+    assert_eq!(
+        (&elastic["verdict"], &elastic["detail"]),
+        (&"note".into(), &why.into())
+    );
     let tf = check(&found, "takeover.tf");
     assert_eq!(tf["verdict"], "ok");
     assert_eq!(tf["detail"], "set TF_GPU_ALLOCATOR=cuda_malloc_async");

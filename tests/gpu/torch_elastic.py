@@ -42,7 +42,7 @@ WAYS = {
     "expandable": {CONF: "expandable_segments:True"},
     "elastic auto": {"GPUSHIM_ELASTIC": "auto"},
     "elastic on": {"GPUSHIM_ELASTIC": "on"},
-    "elastic expandable": {CONF: "expandable_segments:True", "GPUSHIM_ELASTIC": "auto"},
+    "elastic auto on segments": {CONF: "expandable_segments:False", "GPUSHIM_ELASTIC": "auto"},
 }
 PLAIN = {"GPUSHIM_POLICY": "off"}
 """The shim without a pool of its own: for the limit, and to see what is held."""
@@ -179,7 +179,7 @@ def program(options, name):
     like = Run(options, PROGRAMS[name], {}, shim=False)
     fine = like.code == 0
     print(f"{name}, natively: {like.line(like)}", flush=True)
-    for way in ("elastic auto", "elastic on", "elastic expandable"):
+    for way in (way for way in WAYS if way.startswith("elastic")):
         run = Run(options, PROGRAMS[name], PLAIN | WAYS[way])
         print(f"{name}, {way}: {run.line(like)}", flush=True)
         fine &= is_right(run, like)

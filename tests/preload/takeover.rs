@@ -58,6 +58,19 @@ fn each_framework_has_its_variables() {
 }
 
 #[test]
+fn elastic_memory_is_in_expandable_segments_unless_another_backend_is_chosen() {
+    let outcome = found("torch", &[("GPUSHIM_ELASTIC", "auto")]);
+    assert_eq!(outcome.told(), TORCH);
+    let elastic = found("off", &[("GPUSHIM_ELASTIC", "on"), (CUDA, "a:b")]);
+    let set = "PYTORCH_CUDA_ALLOC_CONF=a:b,expandable_segments:True";
+    assert_eq!(elastic.told(), format!("{set}\n"));
+    let said = format!("set {set}");
+    assert_eq!(elastic.trace().facts("elastic.torch"), [said.as_str()]);
+    let off = found("off", &[("GPUSHIM_ELASTIC", "off"), (CUDA, "a:b")]);
+    assert_eq!(off.told(), "PYTORCH_CUDA_ALLOC_CONF=a:b\n");
+}
+
+#[test]
 fn nothing_changes_unless_it_is_asked_for() {
     let plain = Run::new(program("environment")).env(CUDA, "x:y");
     let (native, shim) = plain.both();

@@ -39,7 +39,9 @@ pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
 pub use values::{
     Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, amount, duration, size,
 };
-pub use variables::{AUTOPSY, ENABLED, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown};
+pub use variables::{
+    AUTOPSY, ELASTIC, ENABLED, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown,
+};
 
 /// Values of all settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Takeover: the variables that point a framework at CUDA's stream-ordered allocations.
+//! Takeover: the variables that point a framework at CUDA's stream-ordered allocations, and
+//! PyTorch's allocator at expandable segments.
 //!
 //! The decision depends on the environment alone. A child inherits the variables that were set, and
 //! decides the same. Values that the user chose are kept.
@@ -93,22 +94,30 @@ pub fn decide(takeover: Takeover, lookup: impl Fn(&str) -> Option<OsString>) -> 
                 Framework::Jax => jax(&lookup),
                 Framework::Tf => tf(&lookup),
             };
-            match decided {
-                Ok((set, words)) => Decision {
-                    framework,
-                    set,
-                    words,
-                    taken: true,
-                },
-                Err(LeftAlone(why)) => Decision {
-                    framework,
-                    set: Vec::new(),
-                    words: format!("left alone: {why}"),
-                    taken: false,
-                },
-            }
+            Decision::new(framework, decided)
         })
         .collect()
+}
+
+/// Decides in an environment about PyTorch's expandable segments, in which elastic memory holds the
+/// least (`GPUSHIM_ELASTIC`).
+pub fn expand(lookup: impl Fn(&str) -> Option<OsString>) -> Decision {
+    Decision::new(Framework::Torch, expandable(&lookup))
+}
+
+impl Decision {
+    fn new(framework: Framework, decided: Decided) -> Decision {
+        let (set, words, taken) = match decided {
+            Ok((set, words)) => (set, words, true),
+            Err(LeftAlone(why)) => (Vec::new(), format!("left alone: {why}"), false),
+        };
+        Decision {
+            framework,
+            set,
+            words,
+            taken,
+        }
+    }
 }
 
 /// Variables to set, and the decision in words; or the reason to leave the framework alone.
@@ -146,23 +155,34 @@ fn done(set: Vec<(&'static str, String)>, note: &str) -> Decided {
 const TORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 const TORCH_BACKEND: &str = "cudaMallocAsync";
 
-fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+/// Value of an option in PyTorch's variables, and the variable that has it.
+type Chosen = Option<(&'static str, String)>;
+
+/// Values of PyTorch's variables.
+fn torch_values(lookup: &impl Fn(&str) -> Option<OsString>) -> Result<TorchValues, LeftAlone> {
     let [old, new] = TORCH;
-    let values = [(old, text(lookup, old)?), (new, text(lookup, new)?)];
-    for (name, value) in &values {
+    Ok([(old, text(lookup, old)?), (new, text(lookup, new)?)])
+}
+
+type TorchValues = [(&'static str, String); 2];
+
+/// Finds an option in PyTorch's variables.
+fn chosen(values: &TorchValues, key: &str) -> Result<Chosen, LeftAlone> {
+    for (name, value) in values {
         let options = options(value)
             .ok_or_else(|| LeftAlone(format!("the brackets in {name}={value} do not match")))?;
-        match options.into_iter().find_map(backend) {
-            Some(backend) if backend == TORCH_BACKEND => {
-                return Ok((
-                    Vec::new(),
-                    format!("{name} says backend:{TORCH_BACKEND} already"),
-                ));
-            }
-            Some(backend) => return Err(LeftAlone(format!("{name} chooses backend:{backend}"))),
-            None => {}
+        let mut of_key = options
+            .into_iter()
+            .filter_map(|option| option_of(option, key));
+        if let Some(value) = of_key.next() {
+            return Ok(Some((name, value)));
         }
     }
+    Ok(None)
+}
+
+/// Adds an option to PyTorch's variables.
+fn with_option(values: TorchValues, option: &str) -> Decided {
     let none = values.iter().all(|(_, value)| value.is_empty());
     let changed = values
         .into_iter()
@@ -170,9 +190,34 @@ fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
     let set = changed.map(|(name, value)| {
         let kept = value.trim_end_matches(|letter: char| letter == ',' || letter.is_whitespace());
         let comma = if kept.is_empty() { "" } else { "," };
-        (name, format!("{kept}{comma}backend:{TORCH_BACKEND}"))
+        (name, format!("{kept}{comma}{option}"))
     });
     done(set.collect(), "")
+}
+
+fn torch(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+    let values = torch_values(lookup)?;
+    match chosen(&values, "backend")? {
+        Some((name, backend)) if backend == TORCH_BACKEND => Ok((
+            Vec::new(),
+            format!("{name} says backend:{TORCH_BACKEND} already"),
+        )),
+        Some((name, backend)) => Err(LeftAlone(format!("{name} chooses backend:{backend}"))),
+        None => with_option(values, &format!("backend:{TORCH_BACKEND}")),
+    }
+}
+
+fn expandable(lookup: &impl Fn(&str) -> Option<OsString>) -> Decided {
+    let values = torch_values(lookup)?;
+    let key = "expandable_segments";
+    match (chosen(&values, "backend")?, chosen(&values, key)?) {
+        (Some((name, backend)), _) => Err(LeftAlone(format!("{name} chooses backend:{backend}"))),
+        (None, Some((name, value))) if value.eq_ignore_ascii_case("true") => {
+            Ok((Vec::new(), format!("{name} says {key}:{value} already")))
+        }
+        (None, Some((name, value))) => Err(LeftAlone(format!("{name} chooses {key}:{value}"))),
+        (None, None) => with_option(values, &format!("{key}:True")),
+    }
 }
 
 /// Options of a list, separated by commas outside brackets. `None`: brackets do not match.
@@ -193,16 +238,15 @@ fn options(list: &str) -> Option<Vec<&str>> {
     (depth == 0).then_some(found)
 }
 
-/// Backend that an option chooses. PyTorch ignores white space anywhere. An odd case is a choice,
-/// too: PyTorch itself refuses it.
-fn backend(option: &str) -> Option<String> {
+/// Value that an option chooses for a key. PyTorch ignores white space anywhere. An odd case is a
+/// choice, too: PyTorch itself refuses it.
+fn option_of(option: &str, of: &str) -> Option<String> {
     let option: String = option
         .chars()
         .filter(|letter| !letter.is_whitespace())
         .collect();
     let (key, value) = option.split_once(':')?;
-    key.eq_ignore_ascii_case("backend")
-        .then(|| value.to_string())
+    key.eq_ignore_ascii_case(of).then(|| value.to_string())
 }
 
 const JAX_ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";

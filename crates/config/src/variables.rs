@@ -110,8 +110,9 @@ variables! {
          piece of 2 to 8 MiB has memory of its own until memory is short (the limit, another process, \
          another library); then pieces share memory, of which one with a tensor has it. `on`: they also \
          share it where otherwise more would be held than was in use at a time. A tensor has its memory \
-         before PyTorch hands it out. What is captured by a graph keeps its memory. `frameworks.md` says \
-         what is not possible then." }
+         before PyTorch hands it out. What is captured by a graph keeps its memory. At the start of each process \
+         `expandable_segments:True` is added to `PYTORCH_CUDA_ALLOC_CONF` and `PYTORCH_ALLOC_CONF`, unless the user \
+         chose there. `frameworks.md` says what is not possible then." }
     AUTOPSY = { "GPUSHIM_AUTOPSY", "off", "off, on, or the path of the command gpushim",
         "Whether a request that runs out of memory is explained on stderr within a second, and in the file \
          `TRACE.autopsy`. `on`: by the `gpushim` that was installed with the library, or else the one on the `PATH`; \

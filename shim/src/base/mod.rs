@@ -8,6 +8,7 @@ pub mod boundary;
 pub mod ending;
 pub mod linker;
 pub mod newcomers;
+pub mod own_time;
 pub mod preloaded;
 pub mod settings;
 pub mod stderr;

@@ -14,15 +14,16 @@ use gpushim_config::Announcements;
 use gpushim_torch::device::{CUDA, Device};
 use gpushim_trace::Kind;
 
+use crate::base::own_time::OwnTime;
 use crate::base::{settings, thread};
 use crate::hooks::caller::Interposed;
 #[cfg(target_arch = "aarch64")]
 use crate::hooks::door::register_of_arm;
 use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
-use crate::record::events;
 use crate::record::shortages::{self, By};
 use crate::record::tensor_streams::UNKNOWN;
+use crate::record::{events, trace};
 
 /// Defines functions of PyTorch. Each evaluates the announcement, and then jumps to PyTorch's own
 /// function with the stack and the registers of the caller. PyTorch's function may throw, and a
@@ -186,6 +187,16 @@ fn see_usage_signed(
     see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
 
+/// Time in this library for announcements of tensors, with the driver's calls in it.
+static OWN_TIME: OwnTime = OwnTime::new();
+
+/// Records at the end of the process the number and the time of announcements.
+pub fn conclude() {
+    if let Some(told) = OWN_TIME.describe() {
+        trace::fact("torch.announcements", &told);
+    }
+}
+
 /// Handles an announcement. `stream` is called only for a new tensor of interest.
 #[inline(always)]
 fn see_usage_on(
@@ -196,35 +207,33 @@ fn see_usage_on(
     reserved: usize,
     on: Device,
 ) {
-    entry::serve(
-        || (),
-        || {
-            let (is_followed, listens) = (is_followed(on), listens(on));
-            let stream = if size > 0 && (is_followed || listens) {
-                stream()
+    let announced = || {
+        let (is_followed, listens) = (is_followed(on), listens(on));
+        let stream = if size > 0 && (is_followed || listens) {
+            stream()
+        } else {
+            UNKNOWN
+        };
+        if is_followed {
+            follow(address as u64, size, allocated as u64, on, stream);
+        }
+        if listens {
+            let kind = if size < 0 {
+                Kind::TensorFree
             } else {
-                UNKNOWN
+                Kind::TensorAlloc
             };
-            if is_followed {
-                follow(address as u64, size, allocated as u64, on, stream);
-            }
-            if listens {
-                let kind = if size < 0 {
-                    Kind::TensorFree
-                } else {
-                    Kind::TensorAlloc
-                };
-                events::tensor(
-                    kind,
-                    (on.index as u8, stream),
-                    address as u64,
-                    size.unsigned_abs(),
-                    allocated as u64,
-                    reserved as u64,
-                );
-            }
-        },
-    );
+            events::tensor(
+                kind,
+                (on.index as u8, stream),
+                address as u64,
+                size.unsigned_abs(),
+                allocated as u64,
+                reserved as u64,
+            );
+        }
+    };
+    entry::serve(|| (), || OWN_TIME.measure(announced));
 }
 
 fn see_out_of_memory(

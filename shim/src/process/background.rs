@@ -8,6 +8,7 @@ use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
 use crate::base::{boundary, ending, preloaded, settings};
+use crate::hooks::torch;
 use crate::memory::activity::Active;
 use crate::memory::caches::{self, Cache};
 use crate::memory::{context_drain, device_memory, elastic};
@@ -51,6 +52,7 @@ extern "C" fn stop() {
             autopsy::conclude();
             thread_names::record();
             elastic::conclude();
+            torch::conclude();
             maintenance::finish();
         },
     );

@@ -22,6 +22,7 @@ class Configuration:
 
 NATIVE = Configuration("native")
 EXPANDABLE = Configuration("expandable", {CONF: "expandable_segments:True"})
+UNEXPANDABLE = {CONF: "expandable_segments:False"}
 DRIVER = Configuration("driver's pool", {CONF: "backend:cudaMallocAsync"})
 OURS = Configuration("ours", {"GPUSHIM_TAKEOVER": "torch"}, True)
 PLAIN = Configuration("shim, no takeover", {}, True)

@@ -4,7 +4,7 @@ the GPU's memory in turn both have it."""
 import sys
 
 from .basics import first_difference
-from .configurations import NATIVE, Configuration, missing, said
+from .configurations import NATIVE, UNEXPANDABLE, Configuration, missing, said
 from .jobs import together
 from .session import GPU
 
@@ -16,7 +16,14 @@ PROGRAMS = {
     "reduce-overhead": ["torch_compile.py", "--only", "reduce-overhead", "--steps", "1000", "--churn"],
 }
 PLAIN = {"GPUSHIM_POLICY": "off"}
-WAYS = (Configuration("auto", PLAIN | {"GPUSHIM_ELASTIC": "auto"}, True), Configuration("on", PLAIN | {"GPUSHIM_ELASTIC": "on"}, True))
+AUTO, ON = PLAIN | {"GPUSHIM_ELASTIC": "auto"}, PLAIN | {"GPUSHIM_ELASTIC": "on"}
+# Elastic memory is in expandable segments unless PyTorch is told otherwise.
+WAYS = (
+    Configuration("auto", AUTO, True),
+    Configuration("on", ON, True),
+    Configuration("auto, default segments", UNEXPANDABLE | AUTO, True),
+    Configuration("on, default segments", UNEXPANDABLE | ON, True),
+)
 
 
 def run(session, built):
@@ -26,7 +33,7 @@ def run(session, built):
 
 
 def equal(session, name):
-    """A program's output natively and in both ways."""
+    """A program's output natively and in each way."""
     program, *rest = PROGRAMS[name]
     argv = [sys.executable, GPU / program, *rest]
     natively = NATIVE.run(session, name, argv, timeout=150)

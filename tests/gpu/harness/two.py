@@ -5,7 +5,7 @@ import sys
 
 from . import survey
 from .basics import first_difference
-from .configurations import EXPANDABLE, NATIVE, OURS, Configuration, missing, said, why
+from .configurations import EXPANDABLE, NATIVE, OURS, UNEXPANDABLE, Configuration, missing, said, why
 from .jobs import together
 from .session import GPU
 from .shortages import AUTOPSY, NAMED, Wrong, autopsy
@@ -14,7 +14,7 @@ BLOCKS = Configuration("blocks", {"GPUSHIM_POLICY": "blocks"}, True)
 VMM = Configuration("vmm", {"GPUSHIM_POLICY": "vmm"}, True)
 # Pages move whether or not memory is short.
 ELASTIC = Configuration("elastic", {"GPUSHIM_POLICY": "off", "GPUSHIM_ELASTIC": "on"}, True)
-
+SEGMENTS = Configuration("elastic, default segments", UNEXPANDABLE | ELASTIC.env, True)
 POOL_EXPANDABLE = Configuration("auto, expandable", EXPANDABLE.env | {"GPUSHIM_POLICY": "auto"}, True)
 
 
@@ -39,16 +39,22 @@ def run(session, built, count=None):
 
     reduce = python("torch_all_reduce.py")
     ddp, peers, ipc = python("torch_ddp.py"), python("torch_peers.py"), python("torch_ipc.py")
+    programs = {
+        # name -> program and what it must print
+        "DDP over NCCL": (ddp, "weights 1"),
+        "peer copies": (peers, "wrong 0"),
+        "IPC": (ipc, "wrong 0\nrefused 0"),
+        "all-reduce": (reduce, "wrong 0\nrefused 0"),
+    }
+    on_elastic = {f"{name}, {way.name}": (*of, way) for name, of in programs.items() for way in (ELASTIC, SEGMENTS)}
     together(session, "two", {
+        **{name: lambda name=name, argv=argv, way=way, needed=needed: equal(session, name, argv, way, needed)
+           for name, (argv, needed, way) in on_elastic.items()},
         "DDP over NCCL, 50 steps": lambda: equal(session, "DDP over NCCL, 50 steps", ddp, OURS, "weights 1"),
-        "DDP over NCCL, elastic": lambda: equal(session, "DDP over NCCL, elastic", ddp, ELASTIC, "weights 1"),
         "peer copies": lambda: equal(session, "peer copies", peers, OURS, "wrong 0"),
-        "peer copies, elastic": lambda: equal(session, "peer copies, elastic", peers, ELASTIC, "wrong 0"),
         "IPC, blocks": lambda: equal(session, "IPC, blocks", ipc, BLOCKS, "wrong 0\nrefused 0"),
         "IPC, vmm": lambda: equal(session, "IPC, vmm", ipc, VMM, "wrong 0\nrefused 0"),
-        "IPC, elastic": lambda: equal(session, "IPC, elastic", ipc, ELASTIC, "wrong 0\nrefused 0"),
         "IPC of pages": lambda: equal(session, "IPC of pages", python("ipc_paged.py"), VMM, "wrong 0"),
-        "all-reduce, elastic": lambda: equal(session, "all-reduce, elastic", reduce, ELASTIC, "wrong 0\nrefused 0"),
         "all-reduce, expandable": lambda: reduced(session, "all-reduce, expandable", reduce),
         "DDP, one rank out of memory": lambda: dying(session, "DDP, one rank out of memory", python("torch_dying_rank.py")),
         # PyTorch's backend has no IPC of its own and refuses before anybody is asked.

@@ -276,3 +276,42 @@ fn every_framework_has_limits_and_the_page_has_them() {
     assert!(limits_of(Framework::Torch).contains("reduce-overhead"));
     assert!(!limits_of(Framework::Torch).contains("cuda_malloc_async"));
 }
+
+#[test]
+fn pytorch_gets_expandable_segments_unless_the_user_chose() {
+    let words = |pairs: &[(&str, &str)]| {
+        let decision = expand(lookup(pairs));
+        (decision.set, decision.words)
+    };
+    let set = |pairs, expected: &[(&'static str, &str)]| {
+        let expected = expected
+            .iter()
+            .map(|(name, value)| (*name, value.to_string()));
+        assert_eq!(words(pairs).0, expected.collect::<Vec<_>>());
+    };
+    let added = "expandable_segments:True";
+    set(&[], &[(CUDA, added), (ANY, added)]);
+    set(
+        &[(ANY, "roundup_power2_divisions:[256:1,>:4],")],
+        &[(
+            ANY,
+            "roundup_power2_divisions:[256:1,>:4],expandable_segments:True",
+        )],
+    );
+    for (value, said) in [
+        (
+            "backend:native",
+            "left alone: PYTORCH_CUDA_ALLOC_CONF chooses backend:native",
+        ),
+        (
+            "expandable_segments: False",
+            "left alone: PYTORCH_CUDA_ALLOC_CONF chooses expandable_segments:False",
+        ),
+        (
+            "expandable_segments:true",
+            "PYTORCH_CUDA_ALLOC_CONF says expandable_segments:true already",
+        ),
+    ] {
+        assert_eq!(words(&[(CUDA, value)]), (Vec::new(), said.to_string()));
+    }
+}
