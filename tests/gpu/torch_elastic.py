@@ -110,7 +110,7 @@ def seen(options, trace):
     try:
         result = json.loads(report.stdout)["results"][0]
         held = max((device["reserved"]["peak"] for device in result["summary"]["devices"]), default=0)
-        return held, [f"{key}: {value}" for key, value in result["facts"] if ".elastic" in key]
+        return held, [f"{key}: {value}" for key, value in result["facts"] if ".elastic" in key or key == "torch.announcements"]
     except (ValueError, KeyError, IndexError, TypeError):
         return 0, []
 

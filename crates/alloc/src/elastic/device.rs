@@ -1,5 +1,6 @@
 //! The elastic segments of one device.
 
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -336,12 +337,15 @@ impl<D: Driver> Elastic<D> {
         (!given.is_empty()).then(|| given.iter().sum())
     }
 
-    /// Lets another device access the memory, or no longer.
+    /// Lets another device access the memory, or no longer. Calls nothing if nothing changes.
     ///
     /// # Errors
     /// The driver's; some pages may have changed.
     pub fn change_access(&self, other: i32, is_allowed: bool) -> Result<(), D::Error> {
         let mut others = self.lock().others.clone();
+        if others.contains(&other) == is_allowed {
+            return Ok(());
+        }
         others.retain(|one| *one != other);
         others.extend(is_allowed.then_some(other));
         self.set_access(others)
@@ -353,13 +357,18 @@ impl<D: Driver> Elastic<D> {
     /// The driver's; some pages may have changed.
     pub fn set_access(&self, others: Vec<i32>) -> Result<(), D::Error> {
         let mut state = self.lock();
-        let gone: Vec<i32> = state
-            .others
-            .iter()
-            .copied()
-            .filter(|one| !others.contains(one))
-            .collect();
-        state.others = others;
+        let before = mem::replace(&mut state.others, others);
+        let changed = self.set_access_of_all(&state, &before);
+        if changed.is_err() {
+            // A repeated request must reach the driver.
+            state.others = before;
+        }
+        changed
+    }
+
+    fn set_access_of_all(&self, state: &State<D::Event>, before: &[i32]) -> Result<(), D::Error> {
+        let goes = |other: &i32| !state.others.contains(other);
+        let gone: Vec<i32> = before.iter().copied().filter(goes).collect();
         for segment in state.segments.values() {
             for (first, piece) in segment.pieces() {
                 let (address, bytes) = (segment.address(first), piece.pages as u64 * PAGE);

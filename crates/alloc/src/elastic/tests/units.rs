@@ -201,6 +201,13 @@ fn other_devices_may_use_what_is_there_and_what_comes() {
     elastic.set_access(vec![1]).expect("no call fails");
     elastic.allocated(base + PAGE, PAGE, 2 * PAGE, None);
     assert!(sim.is_accessible(0, 0b11));
+    let calls = sim.calls(0, Call::Allow);
+    elastic.change_access(1, true).expect("no call fails");
+    assert_eq!(sim.calls(0, Call::Allow), calls, "it has access");
+    sim.fail(Some((Call::Allow, 1, Error::Failed)));
+    assert_eq!(elastic.change_access(2, true), Err(Error::Failed));
+    assert_eq!(elastic.change_access(2, true), Err(Error::Failed));
+    sim.fail(None);
     elastic.set_access(Vec::new()).expect("no call fails");
     assert!(sim.is_accessible(0, 0b1));
 }
