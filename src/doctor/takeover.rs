@@ -1,4 +1,5 @@
-//! Effect of takeover and of elastic memory in the present environment, and the limits of frameworks under takeover.
+//! Effect of takeover and of elastic memory in the present environment.
+//! Limits of frameworks under takeover.
 
 use serde::Serialize;
 

@@ -16,9 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use gpushim_alloc::elastic::{
-    Allocation, Elastic, Found, FreedSegment, Handle, Mode, PAGE, Trouble,
-};
+use gpushim_alloc::elastic::{Allocation, Elastic, Found, FreedSegment, Mode, PAGE, Trouble};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 use gpushim_torch::allocator::{LARGE_BUFFER, MIN_LARGE};
@@ -315,13 +313,11 @@ pub fn find(address: u64) -> Option<(Found, Context)> {
     all().find_map(|pool| Some((pool.find(address)?, pool.pages().context)))
 }
 
-/// Returns the segment that an address is in, its device, and its pieces of memory, as
-/// [`Elastic::backing`].
-pub fn backing(address: u64) -> Option<(Found, i32, Vec<(u64, Handle)>)> {
-    all().find_map(|pool| {
-        let (found, pieces) = pool.backing(address)?;
-        Some((found, pool.pages().device, pieces))
-    })
+/// Returns the segment that an address is in and its pieces of memory, as [`Elastic::backing`], if
+/// other processes can be given them.
+pub fn backing(address: u64) -> Option<(Found, Vec<(u64, u64)>)> {
+    let mut shareable = all().filter(|pool| physical::is_shareable(pool.pages().device));
+    shareable.find_map(|pool| pool.backing(address))
 }
 
 /// Gives all of the segment at an address memory, which then stays: other processes or APIs can

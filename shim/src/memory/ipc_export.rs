@@ -65,18 +65,13 @@ fn placed(base: u64, sizes: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
 /// Finds the memory of this library at an address that other processes can be given: memory of
 /// `cudaMalloc`, as natively.
 fn served(address: u64) -> Option<Source> {
-    if let Some((segment, device, pieces)) = elastic::backing(address) {
-        return physical::is_shareable(device).then(|| Source {
-            block: Block {
-                address: segment.base,
-                bytes: segment.bytes,
-                serial: OF_SEGMENT | segment.number,
-            },
-            pieces: pieces
-                .iter()
-                .map(|(at, piece)| (*at, piece.bytes))
-                .collect(),
-        });
+    if let Some((segment, pieces)) = elastic::backing(address) {
+        let block = Block {
+            address: segment.base,
+            bytes: segment.bytes,
+            serial: OF_SEGMENT | segment.number,
+        };
+        return Some(Source { block, pieces });
     }
     let entry = registry::owner(address).filter(|entry| physical::is_shareable(entry.device))?;
     let found = entry.pool.pieces(address)?;

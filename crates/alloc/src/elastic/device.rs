@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::memory::Memories;
 use super::open_captures::OpenCaptures;
-use super::pages::{Handle, PAGE, Pages};
+use super::pages::{PAGE, Pages};
 use super::piece::Piece;
 use super::request::Wanted;
 use super::segment::Segment;
@@ -387,10 +387,10 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Pieces of memory of the segment around an address, for other processes: the address of each,
-    /// and its handle, in the order of addresses. They stay as long as the segment. There are gaps
+    /// and its bytes, in the order of addresses. They stay as long as the segment. There are gaps
     /// where a range is not mapped. `None`: the segment was not pinned, or is in part in memory of
     /// the host.
-    pub fn backing(&self, address: u64) -> Option<(Found, Vec<(u64, Handle)>)> {
+    pub fn backing(&self, address: u64) -> Option<(Found, Vec<(u64, u64)>)> {
         let state = self.lock();
         Some((state.find(address)?, state.backing(address)?))
     }

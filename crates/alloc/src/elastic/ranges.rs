@@ -32,7 +32,7 @@ impl Reserved {
 
 impl<D: Driver> Elastic<D> {
     /// Adds a range. If the caller is not `is_trusted` to announce its tensors, mapped parts get
-    /// memory at once, and keep it until a tensor is announced at the beginning of the range.
+    /// memory at once. They keep it until a tensor is announced at the beginning of the range.
     /// False if the range does not begin on a [`PAGE`].
     pub fn add_range(&self, base: u64, bytes: u64, is_trusted: bool) -> bool {
         let mut state = self.lock();

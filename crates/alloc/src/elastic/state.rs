@@ -8,7 +8,7 @@ use super::fences::Fences;
 use super::live_sum::LiveSum;
 use super::memory::{Memories, Memory};
 use super::open_captures::OpenCaptures;
-use super::pages::{Handle, PAGE, Pages};
+use super::pages::{PAGE, Pages};
 use super::piece::{self, Piece};
 use super::ranges::Reserved;
 use super::request::Wanted;
@@ -346,9 +346,9 @@ impl<E: Copy> State<E> {
         })
     }
 
-    /// Memory of the pieces of a pinned segment, with their addresses. `None`: it is not pinned, or
-    /// not all of it is memory of the device.
-    pub fn backing(&self, address: u64) -> Option<Vec<(u64, Handle)>> {
+    /// Addresses and bytes of the pieces of a pinned segment. `None`: it is not pinned, or not all
+    /// of it is memory of the device.
+    pub fn backing(&self, address: u64) -> Option<Vec<(u64, u64)>> {
         let segment = self
             .segments
             .around(address)
@@ -358,7 +358,7 @@ impl<E: Copy> State<E> {
         }
         let memory = segment.pieces().map(|(first, piece)| {
             let memory = self.memories.at(piece.memory).handle;
-            (!memory.is_host).then_some((segment.address(first), memory))
+            (!memory.is_host).then_some((segment.address(first), memory.bytes))
         });
         memory.collect()
     }

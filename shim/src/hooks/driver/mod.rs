@@ -1,7 +1,7 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Each file declares its functions by `driver_hooks!` or `driver_doors!`. All of them together are the table by which
-//! the driver's functions are replaced.
+//! Each file declares its functions by `driver_hooks!` or `driver_doors!`.
+//! All of them together are the table by which the driver's functions are replaced.
 
 pub mod array;
 pub mod context;

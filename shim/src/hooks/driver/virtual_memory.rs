@@ -18,7 +18,7 @@ use crate::memory::{elastic_ranges, mappings, owner, reservations, shared_parts}
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 
 driver_doors! {
-    /// Reserves addresses.
+    /// Reserves addresses, also for PyTorch's expandable segments.
     fn cuMemAddressReserve(
         address: *mut DevicePtr, bytes: usize, alignment: usize, wished: u64, flags: c_ulonglong,
     ) => reserve, "r9", |caller| {
@@ -152,8 +152,8 @@ driver_hooks! {
         if let Some(result) = elastic_ranges::unmap(address, bytes as u64) {
             return result;
         }
-        // SAFETY: as above.
         elsewhere(address, bytes, || passthrough::unmap(address, bytes as u64, || {
+            // SAFETY: as above.
             let driver = || unsafe { real::cuMemUnmap(address, bytes) };
             shared_parts::unmap(address, bytes as u64).unwrap_or_else(driver)
         }))
