@@ -252,7 +252,7 @@ fn what_a_snapshot_without_a_history_allows() {
     blocks            522.0 MiB  99.5 %           441       4.7 ms          1017.0 KiB, 1.7 MiB                 gpushim
     torch               5.2 GiB   9.8 %             0         0 ns             3.1 GiB, 3.1 GiB                 PyTorch's allocator
     torch-expandable  534.0 MiB  97.2 %            92     926.3 µs         250.0 KiB, 920.5 KiB                 PyTorch's with expandable_segments
-    torch-elastic     524.0 MiB  99.1 %           448       3.5 ms             3.1 GiB, 3.1 GiB                 PyTorch's on elastic segments (GPUSHIM_ELASTIC)
+    torch-elastic     522.0 MiB  99.5 %           448       3.4 ms         250.0 KiB, 920.5 KiB                 PyTorch's, expandable and elastic (GPUSHIM_ELASTIC)
     rmm-pool          544.9 MiB  95.3 %            11     405.9 µs               0 B, 940.0 KiB                 RMM's pool, without initial size
     rmm-arena          39.6 GiB   1.3 %             1       4.0 ms           39.1 GiB, 39.6 GiB                 RMM's arenas, half of the device at once
     bfc                 1.0 GiB  50.4 %             8     351.7 µs                 0 B, 3.9 MiB                 TensorFlow's and XLA's BFC, growing

@@ -7,6 +7,8 @@ use std::ops::AddAssign;
 pub(super) struct Wanted {
     /// Largest size of the pieces (`piece::SIZES`).
     pub size: usize,
+    /// True if the first page, or the last, is a piece of its own.
+    pub splits: (bool, bool),
     /// The stream that orders the work on the pages, if it is known.
     pub stream: Option<u8>,
     /// Number of tensors that the memory is for.
@@ -19,6 +21,7 @@ impl Wanted {
     /// Single pages of the device's memory, for no tensor.
     pub const UNNEEDED: Wanted = Wanted {
         size: 0,
+        splits: (false, false),
         stream: None,
         tensors: 0,
         is_needed: false,

@@ -42,7 +42,12 @@ impl<E: Copy> State<E> {
                 self.enable(driver, base, run, &mut backed);
                 run = at..at;
             }
-            let size = wanted.size.min(piece::fitting(gap.len()));
+            let fits = match wanted.splits {
+                (true, _) if at == pages.start => 1,
+                (_, true) if gap.end == pages.end => gap.len() - 1,
+                _ => gap.len(),
+            };
+            let size = wanted.size.min(piece::fitting(fits));
             let Some(id) = self.obtain(driver, Wanted { size, ..wanted }) else {
                 backed.missing += 1;
                 at += 1;

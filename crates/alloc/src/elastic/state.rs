@@ -147,6 +147,11 @@ impl<E: Copy> State<E> {
             let (base, pages) = (segment.base, segment.pages_of(address, bytes));
             let wanted = Wanted {
                 size: piece::size_for(pages.len(), self.largest),
+                // Another tensor may have the rest of the page, and live longer.
+                splits: (
+                    !address.is_multiple_of(PAGE),
+                    !(address + bytes).is_multiple_of(PAGE),
+                ),
                 stream,
                 tensors: 1,
                 is_needed: true,

@@ -68,9 +68,7 @@ impl Policy {
             Policy::Gpushim(_) => "gpushim",
             Policy::Torch => "PyTorch's allocator",
             Policy::TorchExpandable => "PyTorch's with expandable_segments",
-            Policy::TorchElastic => {
-                "PyTorch's with elastic memory in expandable_segments (GPUSHIM_ELASTIC)"
-            }
+            Policy::TorchElastic => "PyTorch's, expandable and elastic (GPUSHIM_ELASTIC)",
             Policy::RmmPool => "RMM's pool, without initial size",
             Policy::RmmArena => "RMM's arenas, half of the device at once",
             Policy::Bfc => "TensorFlow's and XLA's BFC, growing",

@@ -259,6 +259,19 @@ fn a_large_tensor_has_large_pieces_which_move_as_one() {
 }
 
 #[test]
+fn a_page_that_another_tensor_may_share_is_a_piece_of_its_own() {
+    let (sim, elastic) = device(20, Mode::Pressure);
+    let base = segment(&elastic, 20);
+    elastic.allocated(base + PAGE / 2, 16 * PAGE, 16 * PAGE, None);
+    assert_eq!(pieces(&sim, base, 17), [1, 4, 4, 4, 2, 1, 1]);
+    // The rest of the last page serves a small tensor, which keeps no other page.
+    let rest = base + 16 * PAGE + PAGE / 2;
+    elastic.allocated(rest, 512, 16 * PAGE + 512, None);
+    elastic.freed(base + PAGE / 2, 16 * PAGE, 512, false);
+    assert_eq!(elastic.stats().spare, 16 * PAGE);
+}
+
+#[test]
 fn memory_is_spare_when_all_pages_of_its_piece_are_empty() {
     let (_sim, elastic) = device(40, Mode::Pressure);
     let base = segment(&elastic, 40);
