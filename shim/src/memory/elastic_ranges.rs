@@ -246,11 +246,14 @@ pub unsafe fn allow(
 }
 
 /// Removes the range that begins at an address, before its addresses are freed.
-pub fn unreserved(base: u64) {
+///
+/// # Errors
+/// The driver's, if the work that may use the range cannot be waited for.
+pub fn unreserved(base: u64) -> Result<(), CUresult> {
     promises().reserved.retain(|one| one.base != base);
-    for pool in elastic::all() {
-        pool.remove_range(base);
-    }
+    let _uncancelled = Uncancelled::new();
+    let removed = elastic::all().find_map(|pool| pool.remove_range(base));
+    removed.unwrap_or(Ok(()))
 }
 
 /// Records the end of all parts of a device, whose ranges have ended with their context.

@@ -2,8 +2,8 @@
 //! segments).
 //!
 //! The allocator maps parts of a range where it needs room, and unmaps parts that it does not use.
-//! A mapped part has memory only at tensors, as a segment. An unmapped part has none, except in a
-//! piece that reaches into a mapped part and must keep its memory there.
+//! A mapped part has memory only at tensors, as a segment. The memory of an unmapped part is spare,
+//! except in a piece that reaches into a mapped part and must keep it there.
 
 use std::ops::Range;
 
@@ -106,21 +106,28 @@ impl<D: Driver> Elastic<D> {
         Some(false)
     }
 
-    /// Unmaps a part of a range, after all work that may use it. Its memory is given back to the
-    /// driver if no other piece is mapped at it. `None`: the part is in no range, or not mapped.
+    /// Unmaps a part of a range. Its memory is spare, and is given back to the driver when it decays.
+    /// Memory that pieces must keep is given back at once, after all work that may use it.
+    /// `None`: the part is in no range, or not mapped.
     ///
     /// # Errors
     /// The driver's, if that work cannot be waited for. The part stays mapped.
     pub fn unmap(&self, address: u64, bytes: u64) -> Option<Result<(), D::Error>> {
         let mut state = self.lock();
-        let segment = state.segments.around(address)?;
+        let is_off = state.is_off;
+        let segment = state.segments.around_mut(address)?;
         let (base, pages) = (segment.base, segment.pages_of(address, bytes));
+        let must_keep = is_off || segment.keeps_all() || segment.must_keep(pages.clone());
         let mut ranges = state.reserved.iter();
         ranges.find(|range| range.base == base)?;
-        if let Err(error) = self.finish(&mut state) {
+        if must_keep && let Err(error) = self.finish(&mut state) {
             return Some(Err(error));
         }
-        self.leave_part(&mut state, base, pages);
+        if must_keep {
+            self.leave_part(&mut state, base, pages);
+        } else if let Some(segment) = state.segments.get_mut(base) {
+            segment.set_mapped(pages, false);
+        }
         Some(Ok(()))
     }
 
@@ -132,15 +139,21 @@ impl<D: Driver> Elastic<D> {
         self.leave(state, base, pages);
     }
 
-    /// Removes the range that begins at an address. False if none does.
-    pub fn remove_range(&self, base: u64) -> bool {
+    /// Removes the range that begins at an address, after all work that may use it. `None`: no range
+    /// begins there.
+    ///
+    /// # Errors
+    /// The driver's, if that work cannot be waited for. The range stays.
+    pub fn remove_range(&self, base: u64) -> Option<Result<(), D::Error>> {
         let mut state = self.lock();
-        let is_range = state.reserved.iter().any(|range| range.base == base);
-        if is_range {
-            self.remove(&mut state, base);
-            state.reserved.retain(|range| range.base != base);
+        let mut ranges = state.reserved.iter();
+        ranges.find(|range| range.base == base)?;
+        if let Err(error) = self.finish(&mut state) {
+            return Some(Err(error));
         }
-        is_range
+        self.remove(&mut state, base);
+        state.reserved.retain(|range| range.base != base);
+        Some(Ok(()))
     }
 }
 

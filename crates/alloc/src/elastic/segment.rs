@@ -174,6 +174,18 @@ impl Segment {
         Some((first, self.pieces.get_mut(first)?.as_mut()?))
     }
 
+    /// True if a piece on these pages must keep its memory.
+    pub fn must_keep(&mut self, pages: Range<usize>) -> bool {
+        let mut at = pages.start;
+        while let Some((first, piece)) = self.next_piece(at..pages.end) {
+            if piece.must_keep() {
+                return true;
+            }
+            at = first + piece.pages;
+        }
+        false
+    }
+
     /// Notes that memory is mapped from this page on.
     pub fn put(&mut self, first: usize, piece: Piece) {
         self.pages[first..first + piece.pages].fill(Some(first as u32));

@@ -121,7 +121,9 @@ driver_hooks! {
     }
     /// Frees addresses of the program's own reservation.
     fn cuMemAddressFree(address: DevicePtr, bytes: usize) {
-        elastic_ranges::unreserved(address);
+        if let Err(error) = elastic_ranges::unreserved(address) {
+            return error;
+        }
         // SAFETY: as above.
         elsewhere(address, bytes, || unsafe { real::cuMemAddressFree(address, bytes) })
     }

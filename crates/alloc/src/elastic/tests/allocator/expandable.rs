@@ -154,17 +154,17 @@ impl Allocator {
                     _ => {}
                 }
             }
-            let stays = range.parts(true).next().is_some();
-            if !stays {
-                if !device.elastic.remove_range(range.base) {
-                    device.sim.note("a range is not known");
-                }
-                if !device.fails {
-                    // Otherwise a page may still be mapped there.
-                    device.elastic.pages().driver.unreserve(range.base, RANGE);
-                }
+            if range.parts(true).next().is_some() {
+                return true;
             }
-            stays
+            match device.elastic.remove_range(range.base) {
+                None => device.sim.note("a range is not known"),
+                Some(Err(_)) => return true,
+                // A page may still be mapped there if a call failed.
+                Some(Ok(())) if device.fails => {}
+                Some(Ok(())) => device.elastic.pages().driver.unreserve(range.base, RANGE),
+            }
+            false
         });
     }
 }
