@@ -14,16 +14,16 @@ use gpushim_config::Announcements;
 use gpushim_torch::device::{CUDA, Device};
 use gpushim_trace::Kind;
 
-use crate::base::own_time::OwnTime;
+use crate::base::own_time::ANNOUNCEMENTS;
 use crate::base::{settings, thread};
 use crate::hooks::caller::Interposed;
 #[cfg(target_arch = "aarch64")]
 use crate::hooks::door::register_of_arm;
 use crate::hooks::{entry, torch_stream};
 use crate::memory::elastic;
+use crate::record::events;
 use crate::record::shortages::{self, By};
 use crate::record::tensor_streams::UNKNOWN;
-use crate::record::{events, trace};
 
 /// Defines functions of PyTorch. Each evaluates the announcement, and then jumps to PyTorch's own
 /// function with the stack and the registers of the caller. PyTorch's function may throw, and a
@@ -187,16 +187,6 @@ fn see_usage_signed(
     see_usage_on(|| UNKNOWN, address, size, allocated, reserved, on);
 }
 
-/// Time in this library for announcements of tensors, with the driver's calls in it.
-static OWN_TIME: OwnTime = OwnTime::new();
-
-/// Records at the end of the process the number and the time of announcements.
-pub fn conclude() {
-    if let Some(told) = OWN_TIME.describe() {
-        trace::fact("torch.announcements", &told);
-    }
-}
-
 /// Handles an announcement. `stream` is called only for a new tensor of interest.
 #[inline(always)]
 fn see_usage_on(
@@ -233,7 +223,7 @@ fn see_usage_on(
             );
         }
     };
-    entry::serve(|| (), || OWN_TIME.measure(announced));
+    entry::serve(|| (), || ANNOUNCEMENTS.measure(announced));
 }
 
 fn see_out_of_memory(

@@ -29,7 +29,7 @@ use crate::cuda::types::{CUresult, SUCCESS};
 use crate::cuda::{captures, context, device, devices, green};
 use crate::memory::caches::{self, Cache, News, Place, Search, Unused};
 use crate::memory::elastic_sites::{self, Trust};
-use crate::memory::{context_drain, elastic_ranges, miss, peer_access, physical};
+use crate::memory::{context_drain, miss, peer_access, physical};
 use crate::record::events::Held;
 use crate::record::{events, trace};
 
@@ -350,7 +350,6 @@ pub fn context_gone(gone: Context) {
             slot.store(ptr::null_mut(), Ordering::Release);
         }
         pool.end(|address, bytes| left(pool, address, bytes));
-        elastic_ranges::ended(pool);
     }
 }
 

@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::mem;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
+use gpushim_alloc::Context;
 use gpushim_alloc::elastic::PAGE;
 use gpushim_trace::Class;
 
@@ -256,13 +258,18 @@ pub fn unreserved(base: u64) -> Result<(), CUresult> {
     removed.unwrap_or(Ok(()))
 }
 
-/// Records the end of all parts of a device, whose ranges have ended with their context.
-pub fn ended(pool: &OfDevice) {
-    let mut promises = promises();
-    let all = promises.all.values_mut();
-    for promise in all.filter(|promise| promise.device == pool.pages().device) {
-        if let Some(address) = promise.mapped.take() {
-            elastic::left(pool, address, std::mem::take(&mut promise.bytes));
+/// Removes the ranges and segments of a context that has ended.
+pub fn context_gone(gone: Context) {
+    let of_context = |pool: &&OfDevice| pool.pages().context == gone;
+    let ended: Vec<_> = elastic::all().filter(of_context).collect();
+    elastic::context_gone(gone);
+    for pool in ended {
+        let mut promises = promises();
+        let all = promises.all.values_mut();
+        for promise in all.filter(|promise| promise.device == pool.pages().device) {
+            if let Some(address) = promise.mapped.take() {
+                elastic::left(pool, address, mem::take(&mut promise.bytes));
+            }
         }
     }
 }

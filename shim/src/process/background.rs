@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use gpushim_alloc::TICKS_TO_DECAY;
 use gpushim_trace::background::{self, Background, is_last};
 
+use crate::base::own_time::ANNOUNCEMENTS;
 use crate::base::{boundary, ending, preloaded, settings};
-use crate::hooks::torch;
 use crate::memory::activity::Active;
 use crate::memory::caches::{self, Cache};
 use crate::memory::{context_drain, device_memory, elastic};
 use crate::process::{autopsy, control};
-use crate::record::{events, maintenance, shortages, thread_names};
+use crate::record::{events, maintenance, shortages, thread_names, trace};
 
 /// Lock held while the thread works, so that the end of the process waits for a call in progress.
 static WORKING: Mutex<()> = Mutex::new(());
@@ -52,7 +52,9 @@ extern "C" fn stop() {
             autopsy::conclude();
             thread_names::record();
             elastic::conclude();
-            torch::conclude();
+            if let Some(told) = ANNOUNCEMENTS.describe() {
+                trace::fact("torch.announcements", &told);
+            }
             maintenance::finish();
         },
     );

@@ -35,6 +35,7 @@ mod pages;
 mod piece;
 mod ranges;
 mod request;
+mod reserved;
 mod segment;
 mod segments;
 mod sources;

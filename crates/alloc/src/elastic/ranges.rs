@@ -10,25 +10,11 @@ use std::ops::Range;
 use super::device::Elastic;
 use super::pages::PAGE;
 use super::request::Wanted;
+use super::reserved::Reserved;
 use super::segment::Segment;
 use super::state::State;
 use crate::driver::Driver;
 use crate::rules;
-
-/// Addresses that the allocator above reserved.
-#[derive(Clone, Copy)]
-pub(super) struct Reserved {
-    pub base: u64,
-    pub bytes: u64,
-    /// True if the allocator is known to announce its tensors.
-    pub is_trusted: bool,
-}
-
-impl Reserved {
-    fn has(&self, address: u64, bytes: u64) -> bool {
-        address >= self.base && address - self.base + bytes <= self.bytes
-    }
-}
 
 impl<D: Driver> Elastic<D> {
     /// Adds a range. If the caller is not `is_trusted` to announce its tensors, mapped parts get
