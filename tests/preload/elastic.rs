@@ -99,6 +99,10 @@ fn another_process_has_the_tensors_of_expandable_segments() {
             native.stdout
         );
         assert!(shim.stdout.contains("wrong bytes: 0\n"), "{}", shim.stdout);
+        // NCCL and others take memory without such a handle for memory of `cudaMalloc`, and share it
+        // from its base.
+        assert_eq!((native.note("retain"), shim.note("retain")), (0, 1));
+        assert_eq!(shim.note("from_base"), 1);
     }
 }
 

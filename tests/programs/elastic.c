@@ -209,8 +209,14 @@ static void shared(const char *library) {
     int status = 1;
     TRUE(waitpid(child, &status, 0) == child && status == 0);
     unsigned char first = 0;
+    CUhandle retained = 0;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
     OK(cuMemcpyDtoH_v2(&first, all[0].at, 1));
     printf("changed to %d\n", first);
+    OK(cuMemGetAddressRange_v2(&base, &bytes, all[3].at));
+    printf("# retain %d from_base %d\n", cuMemRetainAllocationHandle(&retained, (void *)all[3].at), base == all[0].at);
+    if (retained) OK(cuMemRelease(retained));
     for (int i = 0; i < 4; i++) drop(&all[i]);
     rounds(3);
 }

@@ -16,7 +16,9 @@ use crate::memory::caches::{self, News};
 use crate::memory::limit::{self, Place};
 use crate::memory::owner::{self, Owner};
 use crate::memory::registry::RegisteredPool;
-use crate::memory::{elastic, ipc_export, ipc_import, mappings, passthrough, reservations};
+use crate::memory::{
+    elastic, elastic_ranges, ipc_export, ipc_import, mappings, passthrough, reservations,
+};
 use crate::record::events;
 
 /// Notes that others may now reach this memory. Its free must then reach the driver.
@@ -185,9 +187,10 @@ driver_hooks! {
         result
     }
     /// Returns a handle of the physical memory behind an address. Memory of `cudaMalloc` has none:
-    /// a page may have several blocks.
+    /// a page may have several blocks. Nor has elastic memory: a mapped part has several pieces, and
+    /// its handle none.
     fn cuMemRetainAllocationHandle(handle: *mut c_ulonglong, address: *mut c_void) {
-        if reservations::overlap(address as u64, 1) {
+        if reservations::overlap(address as u64, 1) || elastic_ranges::has(address as u64) {
             return INVALID_VALUE;
         }
         // SAFETY: as above.
