@@ -94,7 +94,9 @@ fn another_process_has_the_tensors_of_expandable_segments() {
     for elastic in ["auto", "on"] {
         let (native, shim) = run("shared", (elastic, true)).both();
         assert!(
-            native.stdout.contains("changed to 99\n"),
+            native
+                .stdout
+                .contains("changed to 99, access from nowhere 1\n"),
             "{}",
             native.stdout
         );

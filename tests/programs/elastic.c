@@ -213,7 +213,7 @@ static void shared(const char *library) {
     CUdeviceptr base = 0;
     size_t bytes = 0;
     OK(cuMemcpyDtoH_v2(&first, all[0].at, 1));
-    printf("changed to %d\n", first);
+    printf("changed to %d, access from nowhere %d\n", first, cuMemSetAccess(all[0].at, PART, NULL, 1));
     OK(cuMemGetAddressRange_v2(&base, &bytes, all[3].at));
     printf("# retain %d from_base %d\n", cuMemRetainAllocationHandle(&retained, (void *)all[3].at), base == all[0].at);
     if (retained) OK(cuMemRelease(retained));

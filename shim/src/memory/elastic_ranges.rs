@@ -220,16 +220,17 @@ pub fn unmap(address: u64, bytes: u64) -> Option<CUresult> {
 }
 
 /// Lets devices access all ranges and segments of the range's device. `None`: the address is in no
-/// range.
+/// range, or there is no list.
 ///
 /// # Safety
-/// `access` points to `count` structures.
+/// `access` is null or points to `count` structures.
 pub unsafe fn allow(
     address: u64,
     access: *const sys::CUmemAccessDesc,
     count: usize,
 ) -> Option<CUresult> {
-    let pool = around(address)?;
+    // The driver refuses a list that is not there.
+    let pool = around(address).filter(|_| !access.is_null())?;
     for at in 0..count {
         // SAFETY: there are as many; the enum is read as the integer that C has there.
         let (location, flags) = unsafe {
