@@ -315,21 +315,24 @@ fn adds_up(path: &str, is_whole: bool) -> u64 {
         count >= 1 && (count <= 4 * 32 + 1 + 4 || !is_whole),
         "{count}"
     );
-    let held: HashSet<u64> = live.blocks.iter().map(|one| one.event.address).collect();
+    // Each thread frees only its own blocks. A ring overwrites the oldest events of each thread, but
+    // a slow thread's overwritten events may be newer than another thread's oldest ones.
+    let block = |event: Event| (event.thread, event.address);
+    let held: HashSet<_> = live.blocks.iter().map(|one| block(one.event)).collect();
     let (mut told, mut made) = (HashSet::new(), HashSet::new());
     for record in trace.events() {
         let event = record.event;
         match event.kind {
             Kind::Alloc => {
-                made.insert(event.address);
-                told.insert(event.address);
+                made.insert(block(event));
+                told.insert(block(event));
             }
-            Kind::Free => drop(told.remove(&event.address)),
+            Kind::Free => drop(told.remove(&block(event))),
             _ => {}
         }
     }
     let odd = told.symmetric_difference(&held);
-    let odd = odd.filter(|address| made.contains(*address)).count();
+    let odd = odd.filter(|block| made.contains(*block)).count();
     // Where a spool fell behind, events are missing in the middle, and not the oldest. The other
     // events then do not determine the live blocks.
     if is_whole && (trace.spooled() == 0 || trace.lost() == 0) {
