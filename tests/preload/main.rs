@@ -46,6 +46,7 @@ mod replay;
 mod reuse;
 mod run;
 mod runtimes;
+mod shared_limit;
 mod shortage;
 mod situations;
 mod spool;

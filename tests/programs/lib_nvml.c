@@ -1,4 +1,6 @@
-/* Plays NVML: this process uses as many bytes as NVML_BYTES says. */
+/* Plays NVML: this process uses as many bytes as NVML_BYTES says. Its first device has 1 GiB, of which 96 MiB are used and
+   32 MiB reserved. */
+#include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,5 +27,28 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Proce
     *count = 2;
     processes[0] = (Process){.pid = 1, .bytes = 999};
     processes[1] = (Process){.pid = (unsigned)getpid(), .bytes = strtoull(bytes, NULL, 10)};
+    return 0;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = &users;
+    return index == 0 ? 0 : 2;
+}
+
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+    const char *name = getenv("NVML_UUID");
+    return device == &users && name && (unsigned)snprintf(uuid, length, "%s", name) < length ? 0 : 2;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
+    if (device != &users || !memory) return 2;
+    memory[0] = 1024ull << 20, memory[1] = 928ull << 20, memory[2] = 96ull << 20;
+    return 0;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *device, void *memory) {
+    unsigned long long values[4] = {1024ull << 20, 32ull << 20, 896ull << 20, 96ull << 20};
+    if (device != &users || *(unsigned *)memory != 0x2000028) return 25;
+    memcpy((char *)memory + 8, values, sizeof values);
     return 0;
 }

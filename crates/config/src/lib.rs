@@ -17,7 +17,7 @@
 //!     "GPUSHIM_DECAY" => Some("soon".into()),
 //!     _ => None,
 //! });
-//! assert_eq!(config.limit, Some(512 << 20));
+//! assert_eq!(config.limit.map(|limit| limit.bytes), Some(512 << 20));
 //! let problem = problems.first().map(|problem| problem.variable.as_str());
 //! assert_eq!(problem, Some("GPUSHIM_DECAY"));
 //! ```
@@ -37,7 +37,8 @@ mod variables;
 
 pub use path::{DEFAULT_PATTERN, host, job, rank, trace_path, world};
 pub use values::{
-    Announcements, Autopsy, Elastic, Log, Stacks, Takeover, TraceMode, amount, duration, size,
+    Announcements, Autopsy, Elastic, Limit, LimitScope, Log, Stacks, Takeover, TraceMode, amount,
+    duration, size,
 };
 pub use variables::{
     AUTOPSY, ELASTIC, ENABLED, LIBRARY, NVTX, TAKEOVER, VARIABLES, Variable, markdown,
@@ -52,8 +53,12 @@ pub struct Config {
     pub policy: Policy,
     /// Condition under which a freed block is handed out again.
     pub reuse: Reuse,
-    /// Bytes that the process may hold per device; `None` for no limit by gpushim.
-    pub limit: Option<u64>,
+    /// Limit on the memory of each device; `None` for no limit by gpushim.
+    pub limit: Option<Limit>,
+    /// Processes for which the limit holds together.
+    pub limit_scope: LimitScope,
+    /// True if a program must not start without the limit.
+    pub limit_required: bool,
     /// Bytes that the cache may hold per device; `None` leaves it to the policy.
     pub cache_max: Option<u64>,
     /// Time after which unused cached memory is given back to the driver; zero for never.
@@ -227,6 +232,8 @@ impl Resolved {
             policy: source.get(&variables::POLICY, values::policy),
             reuse: source.get(&variables::REUSE, Reuse::parse),
             limit: source.get(&variables::LIMIT, values::limit),
+            limit_scope: source.get(&variables::LIMIT_SCOPE, values::limit_scope),
+            limit_required: source.get(&variables::LIMIT_REQUIRED, values::switch),
             cache_max: source.get(&variables::CACHE_MAX, values::cache_max),
             decay: source.get(&variables::DECAY, values::decay),
             page: source.get(&variables::PAGE, values::page),
@@ -234,7 +241,7 @@ impl Resolved {
             trace_size: source.get(&variables::TRACE_SIZE, values::trace_size),
             trace_mode: source.get(&variables::TRACE_MODE, values::trace_mode),
             trace_facts: source.get(&variables::TRACE_FACTS, values::trace_facts),
-            spool_size: source.get(&variables::SPOOL_SIZE, values::limit),
+            spool_size: source.get(&variables::SPOOL_SIZE, values::optional_amount),
             spool_floor: source.get(&variables::SPOOL_FLOOR, amount),
             stacks: source.get(&variables::STACKS, values::stacks),
             python: source.get(&variables::PYTHON, values::switch),

@@ -24,6 +24,8 @@ fn defaults_are_those_of_the_table() {
             policy: Policy::Vmm,
             reuse: Reuse::Order,
             limit: None,
+            limit_scope: LimitScope::Process,
+            limit_required: false,
             cache_max: None,
             decay: Duration::from_secs(10),
             page: 2 << 20,
@@ -78,7 +80,9 @@ fn values_are_taken() {
         let value = match name {
             "GPUSHIM_POLICY" => "blocks",
             "GPUSHIM_REUSE" => "strict",
-            "GPUSHIM_LIMIT" => "1.5g",
+            "GPUSHIM_LIMIT" => "1.5g, guarantee=1M",
+            "GPUSHIM_LIMIT_SCOPE" => "/dev/shm/x",
+            "GPUSHIM_LIMIT_REQUIRED" => "on",
             "GPUSHIM_CACHE_MAX" => "0",
             "GPUSHIM_DECAY" => "off",
             "GPUSHIM_PAGE" => "4M",
@@ -97,7 +101,12 @@ fn values_are_taken() {
     let expected = Config {
         policy: Policy::Blocks,
         reuse: Reuse::Strict,
-        limit: Some(1536 << 20),
+        limit: Some(Limit {
+            bytes: 1536 << 20,
+            guarantee: 1 << 20,
+        }),
+        limit_scope: LimitScope::File("/dev/shm/x".into()),
+        limit_required: true,
         cache_max: Some(0),
         decay: Duration::ZERO,
         page: 4 << 20,

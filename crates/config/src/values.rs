@@ -32,6 +32,31 @@ pub enum TraceMode {
     Full,
 }
 
+/// Limit on device memory (`GPUSHIM_LIMIT`), in bytes per device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Most bytes that may be held.
+    pub bytes: u64,
+    /// Bytes that other processes with the same ledger leave to this one; 0 for none.
+    pub guarantee: u64,
+}
+
+/// Processes for which a limit holds together (`GPUSHIM_LIMIT_SCOPE`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LimitScope {
+    /// Each process for itself.
+    #[default]
+    Process,
+    /// Processes of the same container.
+    Container,
+    /// Processes of the same job.
+    Job,
+    /// Processes of the same user.
+    User,
+    /// Processes that name this file.
+    File(PathBuf),
+}
+
 /// Setting for announcements of frameworks and programs (`GPUSHIM_TENSORS`, `GPUSHIM_NVTX`) and for
 /// owners (`GPUSHIM_OWNERS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,10 +223,48 @@ pub(super) fn policy(text: &str) -> Option<Policy> {
     }
 }
 
-pub(super) fn limit(text: &str) -> Option<Option<u64>> {
+pub(super) fn optional_amount(text: &str) -> Option<Option<u64>> {
     match text {
         "none" => Some(None),
         _ => amount(text).filter(|bytes| *bytes > 0).map(Some),
+    }
+}
+
+impl Limit {
+    /// Parses the value of `GPUSHIM_LIMIT`, if it is not `none`.
+    ///
+    /// ```
+    /// use gpushim_config::Limit;
+    ///
+    /// let (bytes, guarantee) = (20 << 30, 4 << 30);
+    /// assert_eq!(Limit::parse("20G,guarantee=4G"), Some(Limit { bytes, guarantee }));
+    /// assert_eq!(Limit::parse("4G,guarantee=20G"), None);
+    /// ```
+    pub fn parse(text: &str) -> Option<Limit> {
+        let (limit, part) = text.split_once(',').unwrap_or((text, ""));
+        let bytes = amount(limit.trim()).filter(|bytes| *bytes > 0)?;
+        let guarantee = match part.trim() {
+            "" => 0,
+            part => amount(part.strip_prefix("guarantee=")?.trim())?,
+        };
+        (guarantee <= bytes).then_some(Limit { bytes, guarantee })
+    }
+}
+
+pub(super) fn limit(text: &str) -> Option<Option<Limit>> {
+    match text {
+        "none" => Some(None),
+        _ => Limit::parse(text).map(Some),
+    }
+}
+
+pub(super) fn limit_scope(text: &str) -> Option<LimitScope> {
+    match text {
+        "process" => Some(LimitScope::Process),
+        "container" => Some(LimitScope::Container),
+        "job" => Some(LimitScope::Job),
+        "user" => Some(LimitScope::User),
+        _ => text.starts_with('/').then(|| LimitScope::File(text.into())),
     }
 }
 

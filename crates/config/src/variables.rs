@@ -47,12 +47,24 @@ variables! {
          before the free. `wait`: the host waits for it, at the allocation. `strict`: the host waits at each free, \
          as the driver does; for programs that read host memory after a free without synchronising. It \
          holds for `cudaMalloc`; an attribute of a stream-ordered pool decides for that pool." }
-    LIMIT = { "GPUSHIM_LIMIT", "none", "a size with its unit, like 512M, 1.5g or 2GiB, or none",
-        "The most device memory that the process may hold, bytes per device. `cuMemGetInfo` reports it as the \
+    LIMIT = { "GPUSHIM_LIMIT", "none", "a size with its unit, like 512M, 1.5g or 2GiB, also with a part, like 20G,guarantee=4G, or none",
+        "The most device memory that the process may hold, bytes per device; or all processes of GPUSHIM_LIMIT_SCOPE \
+         together. `guarantee`: bytes that the other processes leave to this one, from its first request on a device \
+         on, if they are free then. `cuMemGetInfo`, `cuDeviceTotalMem` and NVML's memory query report the limit as the \
          total; a request beyond it is an out-of-memory error. Memory that a graph allocates when it runs is the \
          driver's and does not count. Counted is what the driver takes: granules of 2 MiB, which allocations of up \
          to 1 MiB share, and of 32 MiB in pools of its own (policy `off`; pools that other processes can import). A \
          request is refused where less than a granule is left. An array has granules to itself." }
+    LIMIT_SCOPE = { "GPUSHIM_LIMIT_SCOPE", "process", "process, container, job, user, or a path that begins with /",
+        "Which processes GPUSHIM_LIMIT holds for. `process`: each for itself. `container`: those of the same container, \
+         by its control group. `job`: those of this user in the same job of Slurm, PBS, LSF or torchrun on this machine. \
+         `user`: those of this user. A path: those that name this file, which is created if there is none. They share a \
+         ledger, a file in `/dev/shm` or at the path. A request that it refuses is granted if others give cached memory \
+         back. The part of a process that has ended is free again, however it ended. Without a usable ledger, one line \
+         says so, and the limit holds for the process alone." }
+    LIMIT_REQUIRED = { "GPUSHIM_LIMIT_REQUIRED", "off", "on or off",
+        "`on`: a program does not start without its limit. No context is made (error 800, not permitted) if GPUSHIM_LIMIT \
+         is not in force in the scope that was asked for; and `gpushim run` does not start a program that it cannot preload." }
     CACHE_MAX = { "GPUSHIM_CACHE_MAX", "none", "a size with its unit, like 512M, 1.5g or 2GiB, 0, or none",
         "The most freed memory that is kept for reuse, bytes per device. `none` leaves it to the policy." }
     DECAY = { "GPUSHIM_DECAY", "10s", "a time like 500ms, 10s or 2m, or off",

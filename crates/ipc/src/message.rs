@@ -34,6 +34,9 @@ pub struct Room {
     pub device: [u8; 16],
     /// Number of bytes that are wanted.
     pub bytes: u64,
+    /// The ledger of the limit that refused the request: only its members are asked. Zeros if the
+    /// device has no memory left.
+    pub ledger: [u8; 16],
 }
 
 /// First word of a request for pieces; [`ASKS_ROOM`] is the first word of a request for memory.
@@ -42,7 +45,7 @@ const ASKS_ROOM: u32 = 1;
 
 impl Ask {
     /// Most bytes that a request has.
-    pub(crate) const SIZE: usize = 36;
+    pub(crate) const SIZE: usize = 44;
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Ask::SIZE);
@@ -57,6 +60,7 @@ impl Ask {
                 bytes.extend(ASKS_ROOM.to_ne_bytes());
                 bytes.extend(room.bytes.to_ne_bytes());
                 bytes.extend(room.device);
+                bytes.extend(room.ledger);
             }
         }
         bytes
@@ -71,9 +75,10 @@ impl Ask {
                 block: u64::from_ne_bytes(rest[8..16].try_into().ok()?),
                 secret: rest[16..].try_into().ok()?,
             })),
-            (ASKS_ROOM, 24) => Some(Ask::Room(Room {
+            (ASKS_ROOM, 40) => Some(Ask::Room(Room {
                 bytes: u64::from_ne_bytes(rest[..8].try_into().ok()?),
-                device: rest[8..].try_into().ok()?,
+                device: rest[8..24].try_into().ok()?,
+                ledger: rest[24..].try_into().ok()?,
             })),
             _ => None,
         }
@@ -181,7 +186,7 @@ mod tests {
     proptest! {
         #[test]
         fn requests_are_read_as_they_were_written(secret: Random, block: u64, from: u64) {
-            for ask in [Ask::Pieces(Request { secret, block, from }), Ask::Room(Room { device: secret, bytes: block })] {
+            for ask in [Ask::Pieces(Request { secret, block, from }), Ask::Room(Room { device: secret, bytes: block, ledger: secret })] {
                 let written = ask.encode();
                 prop_assert!(written.len() <= Ask::SIZE);
                 prop_assert_eq!(Ask::decode(&written), Some(ask));

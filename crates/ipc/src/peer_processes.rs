@@ -191,7 +191,11 @@ mod tests {
                 scope.spawn(|| server.run(giver));
             }
             let asked = |device| {
-                let room = Room { device, bytes: 111 };
+                let room = Room {
+                    device,
+                    bytes: 111,
+                    ledger: [0; 16],
+                };
                 let connect = |_: &[Random]| servers.iter().map(connection).collect();
                 PeerProcesses::new().ask(connect, &room, 111, PATIENCE)
             };
@@ -217,7 +221,16 @@ mod tests {
             };
             let device = [7; 16];
             let since = Instant::now();
-            let given = peers.ask(connect, &Room { device, bytes: 1 }, 1, patience);
+            let given = peers.ask(
+                connect,
+                &Room {
+                    device,
+                    bytes: 1,
+                    ledger: [0; 16],
+                },
+                1,
+                patience,
+            );
             (given, since.elapsed())
         };
         let patience = Duration::from_millis(200);

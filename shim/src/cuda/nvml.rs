@@ -113,6 +113,14 @@ fn named(uuid: [u8; 16]) -> Option<CString> {
     CString::new(text).ok()
 }
 
+/// Parses NVML's name of a device.
+pub fn uuid_of(name: &str) -> Option<[u8; 16]> {
+    let (_, digits) = name.split_once('-')?;
+    let digits: String = digits.chars().filter(|digit| *digit != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    (digits.len() == 32).then_some(number.to_be_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +133,7 @@ mod tests {
             name.to_str(),
             Ok("GPU-00112233-4455-6677-8899-aabbccddeeff")
         );
+        assert_eq!(name.to_str().ok().and_then(uuid_of), Some(uuid));
+        assert_eq!(uuid_of("GPU-0"), None);
     }
 }

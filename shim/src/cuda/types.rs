@@ -38,6 +38,8 @@ pub const CAPTURE_IMPLICIT: CUresult = 906;
 pub const NOT_FOUND: CUresult = 500;
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 pub const NOT_SUPPORTED: CUresult = 801;
+/// The driver's `CUDA_ERROR_NOT_PERMITTED`.
+pub const NOT_PERMITTED: CUresult = 800;
 
 /// Converts a driver's answer to a result.
 pub fn check(result: CUresult) -> Result<(), CUresult> {

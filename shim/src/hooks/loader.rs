@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use crate::base::{boundary, linker, settings};
-use crate::hooks::{driver, entry, nccl, runtime};
+use crate::hooks::{driver, entry, nccl, nvml, runtime};
 use crate::record::{stacks, trace};
 
 /// `dlsym` for every caller in the process.
@@ -183,7 +183,7 @@ extern "C" fn answer_dlsym(
     }
     // SAFETY: dlsym is given C strings.
     let name = unsafe { CStr::from_ptr(name) };
-    let is_known = [&b"cu"[..], b"ncclComm"]
+    let is_known = [&b"cu"[..], b"ncclComm", b"nvmlDeviceGetMemoryInfo"]
         .iter()
         .any(|start| name.to_bytes().starts_with(start));
     if !is_known {
@@ -201,13 +201,20 @@ extern "C" fn answer_dlsym(
 /// Looks up a function of CUDA or NCCL: this library's, or with `GPUSHIM=off` the one that would be
 /// found without this library.
 fn look_up(handle: *mut c_void, name: &CStr, caller: *const c_void) -> Answer {
-    let ours = export(name);
-    if ours.is_null() {
-        return Answer::of_next();
-    }
     // The meaning of these handles depends on the caller. Only the next `dlsym` can look them
     // up for that caller.
     let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
+    let ours = export(name);
+    if ours.is_null() {
+        let of_nvml = match is_relative || settings::is_off() {
+            true => ptr::null(),
+            false => nvml::substitute(handle, name),
+        };
+        return match of_nvml.is_null() {
+            true => Answer::of_next(),
+            false => Answer::of(of_nvml),
+        };
+    }
     // In the global scope this library's functions are the first, except for functions of the
     // program itself.
     let found = match is_relative {

@@ -8,6 +8,7 @@ pub mod entry;
 pub mod exports;
 pub mod loader;
 pub mod nccl;
+pub mod nvml;
 pub mod nvtx;
 pub mod runtime;
 pub mod stats;

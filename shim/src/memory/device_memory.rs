@@ -10,6 +10,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{context, devices, nvml};
+use crate::memory::limit;
 use crate::record::{outside, trace};
 
 /// Time between two samples.
@@ -163,6 +164,7 @@ impl Asked {
         }
         self.process.push((device, Instant::now()));
         if let Some(bytes) = bytes {
+            limit::uses(device, bytes);
             outside::process_memory(device, bytes, free, total);
         }
     }

@@ -170,14 +170,11 @@ impl Driver for Cuda {
     fn room(&self, device: i32) -> u64 {
         let free = self.free_bytes(device).unwrap_or(0);
         let room = free.saturating_sub(MARGIN);
-        match limit::limit() {
-            Some(limit) => room.min(limit.saturating_sub(limit::held(device))),
-            None => room,
-        }
+        limit::free(device).map_or(room, |free| room.min(free))
     }
 
     fn make_room_elsewhere(&self, device: i32, bytes: u64) -> bool {
-        limit::fits(device, bytes) && peer_processes::make_room(device, bytes)
+        peer_processes::make_room(device, bytes)
     }
 
     fn map(&self, address: u64, bytes: u64, handle: u64) -> Result<(), CUresult> {

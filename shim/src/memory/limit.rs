@@ -4,6 +4,9 @@
 //! number of threads exceeds the limit. The driver takes whole granules. Small blocks of one
 //! context share granules: the address that the driver returns shows if the granule was counted
 //! before. Without a limit nothing is counted.
+//!
+//! Where several processes share the limit, the bytes of a device are counted in their
+//! [ledger](crate::memory::ledger), and also those that NVML reports beyond what is counted here.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,6 +17,8 @@ use std::{iter, mem};
 use gpushim_alloc::Context;
 
 use crate::base::settings;
+use crate::cuda::devices;
+use crate::memory::ledger::{self, Part};
 
 /// Granule of the driver's memory in bytes (`alloc.info` of tests/conformance/recorded.txt).
 const GRANULE: u64 = 2 << 20;
@@ -41,6 +46,8 @@ enum Key {
     Physical(u64),
     /// All memory of a pool of the driver.
     Pool(u64),
+    /// Memory of a device that no call here asked for: of contexts, code and graphs.
+    Uncounted(i32),
 }
 
 impl Key {
@@ -110,10 +117,13 @@ fn holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
 
 /// Limit in bytes per device, if there is one.
 pub fn limit() -> Option<u64> {
-    settings::config().limit
+    settings::config().limit.map(|limit| limit.bytes)
 }
 
 fn of(device: i32) -> &'static AtomicU64 {
+    if let Some(part) = Part::of(device) {
+        return part.held();
+    }
     let known = usize::try_from(device).ok();
     known
         .and_then(|device| HELD.get(device))
@@ -205,14 +215,18 @@ pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim
     let turn = may_share.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
     let bytes = granules(bytes);
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
-    of(device)
-        .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-        .ok()
-        .map(|_| Claim {
-            device,
-            bytes,
-            turn,
-        })
+    let is_taken = match Part::of(device) {
+        Some(part) => part.take(bytes),
+        None => of(device)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+            .is_ok(),
+    };
+    // Not `then_some`: a claim that is dropped gives its bytes back.
+    is_taken.then(|| Claim {
+        device,
+        bytes,
+        turn,
+    })
 }
 
 /// Adds a user of memory. False: the memory is not counted.
@@ -274,10 +288,53 @@ fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
     }
 }
 
-/// True if this number of further bytes of a device may be held. Other threads may take them before
-/// they are asked for: [`reserve`] decides.
+/// Returns the bytes of a device that may still be taken. `None`: there is no limit. Other threads
+/// and processes may take them first: [`reserve`] decides.
+pub fn free(device: i32) -> Option<u64> {
+    let limit = limit()?;
+    Some(match Part::of(device) {
+        Some(part) => part.free(),
+        None => limit.saturating_sub(held(device)),
+    })
+}
+
+/// Returns the limit of the device with a UUID and its free bytes. `None`: there is no limit.
+pub fn of_uuid(uuid: [u8; 16]) -> Option<[u64; 2]> {
+    let limit = limit()?;
+    let in_ledger = || ledger::free(uuid);
+    // A device that this process does not use, or not yet.
+    let own = || devices::with_uuid(uuid).and_then(free).unwrap_or(limit);
+    Some([limit, in_ledger().unwrap_or_else(own)])
+}
+
+/// True if this number of further bytes of a device may be held, as [`free`] counts.
 pub fn fits(device: i32, bytes: u64) -> bool {
-    limit().is_none_or(|limit| held(device).saturating_add(granules(bytes)) <= limit)
+    free(device).is_none_or(|free| granules(bytes) <= free)
+}
+
+/// True if this number of further bytes of a device may be held once other processes have given
+/// theirs.
+pub fn fits_without_peers(device: i32, bytes: u64) -> bool {
+    let with = held(device).saturating_add(granules(bytes));
+    limit().is_none_or(|limit| with <= limit)
+}
+
+/// Counts the bytes of a device that the process uses by NVML's figure. `uses` includes what is
+/// counted here already. Only for a limit that processes share: it is the limit of what they use.
+pub fn uses(device: i32, uses: u64) {
+    if Part::of(device).is_none() {
+        return;
+    }
+    let mut holdings = holdings();
+    let known = holdings.entry(Key::Uncounted(device)).or_insert(Holding {
+        device,
+        bytes: 0,
+        users: 1,
+        late: 0,
+    });
+    let counted = held(device).saturating_sub(known.bytes);
+    let before = mem::replace(&mut known.bytes, uses.saturating_sub(counted));
+    of(device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
 }
 
 /// Number of bytes of a device that the process holds or is asking for; 0 without a limit.

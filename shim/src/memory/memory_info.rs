@@ -69,8 +69,8 @@ fn adjust(free: Option<&mut usize>, total: Option<&mut usize>) {
     if let Some(limit) = limit {
         driver_pools::count(device);
         // Memory that is cached for later requests is available.
-        let held = limit::held(device).saturating_sub(unused);
-        limited(free, total, limit, held);
+        let available = limit::free(device).map_or(0, |free| free.saturating_add(unused));
+        limited(free, total, limit, available);
     }
 }
 
@@ -104,9 +104,9 @@ pub fn held_now(device: u8) -> Option<u64> {
     caches::all().try_fold(0, |held, cache| Some(held + cache.held_now(device)?))
 }
 
-fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, held: u64) {
+fn limited(free: Option<&mut usize>, total: Option<&mut usize>, limit: u64, available: u64) {
     if let Some(free) = free {
-        *free = (*free).min(limit.saturating_sub(held) as usize);
+        *free = (*free).min(available.min(limit) as usize);
     }
     if let Some(total) = total {
         *total = (*total).min(limit as usize);

@@ -28,6 +28,7 @@ pub mod ipc_answers;
 pub mod ipc_export;
 pub mod ipc_import;
 pub mod ipc_server;
+pub mod ledger;
 pub mod limit;
 pub mod make_room;
 pub mod mappings;

@@ -91,7 +91,7 @@ impl Request {
                 driver_pools::trim(device);
                 reserve(device, self.bytes).ok_or(OUT_OF_MEMORY)
             };
-            shortage::ask_in_turn(again).ok()
+            shortage::ask(device, self.bytes, again).ok()
         })
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gpushim_ipc::{PeerProcesses, Room};
 
 use crate::cuda::{device, devices};
-use crate::memory::ipc_server;
+use crate::memory::{ipc_server, ledger, limit};
 use crate::record::trace;
 
 /// Longest wait for the other processes: on a busy machine they are slow, and a program without
@@ -40,31 +40,43 @@ struct Last {
 static PEERS: PeerProcesses = PeerProcesses::new();
 static LAST: Mutex<BTreeMap<i32, Last>> = Mutex::new(BTreeMap::new());
 
-/// Asks other processes for memory after a device has refused a request of this many bytes; 0 if
-/// the size is unknown. True if others gave memory back, so that the device must be asked again.
+/// Asks other processes for memory after a device or the shared limit has refused a request of this
+/// many bytes; 0 if the size is unknown. True if others gave memory back, so that the request must
+/// be tried again.
 pub fn make_room(device: i32, bytes: u64) -> bool {
+    if !limit::fits_without_peers(device, bytes) {
+        return false;
+    }
     let needed = needed(bytes);
     // Without a context there, the free memory of the device is unknown. A request of known size
     // comes with a context.
-    is_short(device, needed).unwrap_or(bytes == 0) && ask(device, needed)
+    if is_short(device, needed).unwrap_or(bytes == 0) {
+        return ask(device, needed, None);
+    }
+    !limit::fits(device, bytes) && ask(device, bytes, ledger::id())
 }
 
-/// Asks other processes for memory of a device. True if it now has more.
-fn ask(device: i32, needed: u64) -> bool {
-    let Some(room) = room(device, needed) else {
+/// Asks other processes for memory of a device, or only those with this ledger. True if there is
+/// more now.
+fn ask(device: i32, needed: u64, ledger: Option<[u8; 16]>) -> bool {
+    let Some(room) = room(device, needed, ledger) else {
         return false;
     };
     let begun = Instant::now();
     let given = PEERS.make_room(ipc_server::name(), &room, needed, PATIENCE);
+    let is_there = || match ledger {
+        Some(_) => limit::fits(device, needed),
+        None => is_short(device, needed) == Some(false),
+    };
     // A process that has not answered yet may have given memory nevertheless.
-    let has_room = given > 0 || is_short(device, needed) == Some(false);
+    let has_room = given > 0 || is_there();
     note(device, given, (!has_room).then(|| begun.elapsed()));
     has_room
 }
 
 /// Returns the request to other processes. `None`: the last round was in vain, and its pause is not
 /// over.
-fn room(device: i32, needed: u64) -> Option<Room> {
+fn room(device: i32, needed: u64, ledger: Option<[u8; 16]>) -> Option<Room> {
     let mut least = LEAST;
     if let Some(last) = LAST.lock().ok()?.get(&device) {
         if last.not_before.is_some_and(|then| Instant::now() < then) {
@@ -77,6 +89,7 @@ fn room(device: i32, needed: u64) -> Option<Room> {
     Some(Room {
         device: devices::uuid(device)?,
         bytes: needed.max(least),
+        ledger: ledger.unwrap_or_default(),
     })
 }
 

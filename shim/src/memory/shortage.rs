@@ -14,9 +14,11 @@ use std::sync::Mutex;
 
 use gpushim_trace::Class;
 
+use crate::cuda::context;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
 use crate::memory::activity::Active;
-use crate::memory::{limit, make_room, memory_info, peer_processes};
+use crate::memory::ledger::Part;
+use crate::memory::{make_room, memory_info, peer_processes};
 use crate::record::events;
 
 /// Lock held by the thread that tries again.
@@ -37,7 +39,7 @@ pub fn ask<T>(
     mut ask: impl FnMut() -> Result<T, CUresult>,
 ) -> Result<T, CUresult> {
     match ask_in_turn(&mut ask) {
-        Err(OUT_OF_MEMORY) if limit::fits(device, bytes) => ask_beside_peers(device, bytes, ask),
+        Err(OUT_OF_MEMORY) => ask_beside_peers(device, bytes, ask),
         result => result,
     }
 }
@@ -83,6 +85,12 @@ pub fn ask_in_turn<T>(mut ask: impl FnMut() -> Result<T, CUresult>) -> Result<T,
 
 /// Records a request that failed.
 pub fn refused(class: Class, bytes: u64, error: CUresult) {
+    let device = context::device().into();
+    if error == OUT_OF_MEMORY
+        && let Some(part) = Part::of(device)
+    {
+        part.tell_peers(device);
+    }
     let figures = memory_info::of_device();
     events::out_of_memory(class, bytes, error, figures, memory_info::of_caches);
 }

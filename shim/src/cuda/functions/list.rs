@@ -213,6 +213,8 @@ declare! {
     );
     fn cuLibraryGetModule(module: *mut Handle, library: Handle);
     fn cuKernelGetFunction(function: *mut Handle, kernel: Handle);
+    // Devices.
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     // Look-up.
     fn cuGetProcAddress(
         symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64,
@@ -236,7 +238,6 @@ declare! {
     fn cuDeviceGetCount(count: *mut c_int);
     fn cuDeviceGetUuid_v2(uuid: *mut sys::CUuuid, device: c_int);
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
-    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuEventCreate(event: *mut Handle, flags: u32);
     fn cuEventQuery(event: Handle);

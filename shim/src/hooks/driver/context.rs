@@ -8,13 +8,14 @@ use gpushim_alloc::gate;
 use primary::End;
 
 use crate::cuda::functions::real;
-use crate::cuda::types::{CUresult, Handle, SUCCESS};
+use crate::cuda::types::{CUresult, Handle, NOT_PERMITTED, SUCCESS};
 use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::passthrough::Taken;
 use crate::memory::{
     capture_notices, context_drain, context_pools, device_memory, elastic, elastic_ranges,
-    ipc_import, limit, owner, passthrough, peer_access, peer_work, pool_life, registry, threshold,
+    ipc_import, ledger, limit, owner, passthrough, peer_access, peer_work, pool_life, registry,
+    threshold,
 };
 use crate::record::events;
 
@@ -130,6 +131,9 @@ pub(super) fn make(
     context: *mut Handle,
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
+    if !ledger::admits() {
+        return NOT_PERMITTED;
+    }
     let result = passthrough::forward(Some(device), call);
     context::changed();
     if result == SUCCESS {

@@ -5,6 +5,7 @@
 
 pub mod array;
 pub mod context;
+pub mod device;
 pub mod event;
 pub mod external;
 pub mod get_proc_address;
@@ -28,12 +29,13 @@ use crate::cuda::functions;
 use hook::Hook;
 
 /// Hooks of all families, by files.
-pub static FAMILIES: [&[Hook]; 16] = [
+pub static FAMILIES: [&[Hook]; 17] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
     pointer::HOOKS,
     context::HOOKS,
+    device::HOOKS,
     green::HOOKS,
     stream::HOOKS,
     event::HOOKS,

@@ -1,0 +1,237 @@
+//! A limit that processes share by a ledger.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::{fs, thread};
+
+use gpushim_ledger::View;
+use gpushim_trace::Kind;
+
+use crate::support::{Outcome, Run, library, place, program};
+
+const MIB: u64 = 1 << 20;
+
+fn run(what: &str) -> Run {
+    Run::new(program("limit_shared")).arg(what)
+}
+
+/// Runs at the same time that share the device, and all but the ledger of `shares`.
+fn together<const N: usize>(run: impl Fn(&Path, usize) -> Run + Sync) -> [Outcome; N] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = |which| {
+        let run = run(folder.path(), which).env("STANDIN_SHARED", folder.path().join("shared"));
+        run.env("STANDIN_MEMORY", "1G").shim()
+    };
+    thread::scope(|scope| {
+        let one = &one;
+        let all: [_; N] = std::array::from_fn(|which| scope.spawn(move || one(which)));
+        all.map(|run| run.join().expect("a run"))
+    })
+}
+
+/// Processes at the edge of the limit, some of which are killed: the driver's own count is never
+/// above the limit.
+#[test]
+fn a_crowd_that_is_killed_stays_within_the_limit() {
+    let (workers, ms, kills) = match std::env::var_os("GPUSHIM_TEST_LONG") {
+        Some(_) => ("8", "120000", "60"),
+        None => ("3", "3000", "4"),
+    };
+    for policy in ["auto", "off"] {
+        let shim = run("crowd")
+            .args([workers, ms, kills, "96"])
+            .env("GPUSHIM_POLICY", policy)
+            .env("GPUSHIM_LIMIT", "96M")
+            .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
+            .env("STANDIN_SHARED", "{}/shared")
+            .env("STANDIN_MEMORY", "1G")
+            .limit(std::time::Duration::from_secs(300))
+            .shim();
+        assert_eq!(shim.code, 0, "{policy}: {}", shim.stdout);
+        assert!(
+            shim.stdout.ends_with("wrong: 0\n"),
+            "{policy}: {}",
+            shim.stdout
+        );
+        let counts = shim.notes("worker");
+        assert_eq!(
+            counts.len(),
+            workers.parse::<usize>().expect("a number"),
+            "{policy}"
+        );
+        for count in counts {
+            let number = |at: usize| count[at].parse::<u64>().expect("a number");
+            assert_eq!(number(0), 0, "{policy}: over the limit");
+            assert!(
+                number(1) > 0 && number(2) > 0,
+                "{policy}: not at the edge: {count:?}"
+            );
+        }
+        let ledger = View::read(&shim.folder().join("ledger")).expect("a ledger");
+        assert_eq!(ledger.entries, [], "{policy}: all have ended");
+    }
+}
+
+/// A process that needs memory under the shared limit gets what another one has cached.
+#[test]
+fn what_one_process_caches_another_can_have() {
+    for policy in ["vmm", "blocks"] {
+        for family in ["plain", "async"] {
+            let seen: [_; 2] = together(|folder, which| {
+                let run = Run::new(program("turns")).arg(folder.join("turns"));
+                let run = run.arg(which.to_string()).args(["40", "5"]);
+                let run = if family == "async" {
+                    run.arg(family)
+                } else {
+                    run
+                };
+                run.env("GPUSHIM_POLICY", policy)
+                    .env("GPUSHIM_LIMIT", "64M")
+                    .env("GPUSHIM_LIMIT_SCOPE", folder.join("ledger"))
+            });
+            for one in &seen {
+                assert_eq!(one.note("refused"), 0, "{policy}, {family}");
+            }
+            let told = |one: &Outcome| one.trace().facts("device.0.peer_processes").len();
+            assert!(seen.iter().map(told).sum::<usize>() > 0, "nobody was asked");
+        }
+    }
+}
+
+/// Memory in use is refused to others, with an explanation; once it is free, they get it.
+#[test]
+fn what_a_peer_uses_is_refused_and_named() {
+    for policy in ["vmm", "blocks", "off"] {
+        let seen: [_; 2] = together(|folder, which| {
+            run("turns")
+                .arg(folder.join("turns"))
+                .arg((1 - which).to_string())
+                .arg("40")
+                .env("GPUSHIM_POLICY", policy)
+                .env("GPUSHIM_LIMIT", "64M")
+                .env("GPUSHIM_LIMIT_SCOPE", folder.join("ledger"))
+                .env("RANK", which.to_string())
+        });
+        // The first one in turn is the second here: it holds 40 MiB, and needs no more.
+        let [second, first] = &seen;
+        assert_eq!(first.stdout, "in turn 0: 0\n", "{policy}");
+        assert_eq!(second.stdout, "in turn 1: 2\n", "{policy}");
+        assert_eq!(second.trace().of(Kind::OutOfMemory).len(), 1);
+        let trace = second.trace();
+        let peers = trace.facts("limit.peers.0").join("\n");
+        let pid = first.trace().pid();
+        let named = format!("process {pid} rank 1: limit_shared");
+        assert!(peers.contains(&named), "{policy}: {peers}");
+        assert!(peers.ends_with(" turns turns 0"), "{policy}: {peers}");
+        let bytes: u64 = peers
+            .split(' ')
+            .next()
+            .expect("bytes")
+            .parse()
+            .expect("bytes");
+        assert!((40 * MIB..=64 * MIB).contains(&bytes), "{policy}: {peers}");
+    }
+}
+
+/// Two ledgers on one device know nothing of each other.
+#[test]
+fn each_ledger_has_the_limit_for_itself() {
+    let seen: [_; 2] = together(|folder, which| {
+        run("turns")
+            .arg(folder.join("turns"))
+            .arg(which.to_string())
+            .arg("40")
+            .env("GPUSHIM_LIMIT", "64M")
+            .env(
+                "GPUSHIM_LIMIT_SCOPE",
+                folder.join(format!("ledger-{which}")),
+            )
+    });
+    for (which, one) in seen.iter().enumerate() {
+        assert_eq!(one.stdout, format!("in turn {which}: 0\n"));
+        assert_eq!(
+            one.trace().facts("device.0.peer_processes"),
+            [] as [&str; 0]
+        );
+    }
+}
+
+/// All queries see the limit. NVML's figure of what the process uses counts, with its context.
+#[test]
+fn every_query_sees_the_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nvml = folder.path().join("libnvidia-ml.so.1");
+    fs::copy(library("lib_nvml", &[]), nvml).expect("a copy");
+    let search = [place().libraries.as_os_str(), folder.path().as_os_str()].join(OsStr::new(":"));
+    let shim = run("figures")
+        .env("LD_LIBRARY_PATH", search)
+        .env("GPUSHIM_LIMIT", "100M")
+        .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
+        .env("NVML_BYTES", (90 * MIB).to_string())
+        .env("STANDIN_MEMORY", "1G")
+        .shim();
+    let lines = [
+        "nvml: total 100 free 100 used 0; again 100 100 0",
+        "no place for it: 2",
+        "without a context: 201 201, the device has 100",
+        "no place for it: 1; for either: 0 0 0",
+        "free 100 of 100",
+        "0 0 0 0 ",
+        "a foreign address: 1",
+        // NVML says that the process uses 90 MiB, 10 of which are its context's.
+        "free 10",
+        "nvml: total 100 free 10 used 90; again 100 10 90",
+        "no place for it: 2",
+        "free 90",
+    ];
+    assert_eq!(shim.stdout.lines().collect::<Vec<_>>(), lines);
+}
+
+/// Without its limit a program gets no context, if the limit is required.
+#[test]
+fn a_required_limit_that_is_not_in_force() {
+    let run = |scope: &str| {
+        run("figures")
+            .env("GPUSHIM_LIMIT_REQUIRED", "on")
+            .env("GPUSHIM_LIMIT_SCOPE", scope)
+            .may_complain()
+    };
+    for (limit, scope) in [("none", "process"), ("64M", "/proc/none"), ("64M", "job")] {
+        let shim = run(scope).env("GPUSHIM_LIMIT", limit).shim();
+        assert!(
+            shim.stdout.contains("gave 800"),
+            "{limit} {scope}: {}",
+            shim.stdout
+        );
+        assert!(
+            shim.stderr
+                .contains("gpushim: GPUSHIM_LIMIT_REQUIRED is on and no limit is in force"),
+            "{}",
+            shim.stderr
+        );
+    }
+    let shim = run("process").env("GPUSHIM_LIMIT", "64M").shim();
+    assert!(shim.stdout.contains("free 64 of 64\n"), "{}", shim.stdout);
+    assert_eq!(shim.stderr, "");
+}
+
+/// A ledger that cannot be used costs one line, and the limit holds for the process.
+#[test]
+fn a_damaged_ledger_leaves_the_limit_of_the_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ledger = folder.path().join("ledger");
+    fs::write(&ledger, "no ledger").expect("written");
+    let shim = run("figures")
+        .env("GPUSHIM_LIMIT", "64M")
+        .env("GPUSHIM_LIMIT_SCOPE", ledger.as_os_str())
+        .may_complain()
+        .shim();
+    assert!(shim.stdout.contains("free 64 of 64\n"), "{}", shim.stdout);
+    assert!(shim.stdout.contains("0 0 0 2 \n"), "{}", shim.stdout);
+    let lines: Vec<_> = shim.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "{}", shim.stderr);
+    assert!(lines[0].contains("damaged"), "{}", shim.stderr);
+    assert!(lines[0].ends_with("GPUSHIM_LIMIT holds for this process alone"));
+    let trace = shim.trace();
+    assert_eq!(trace.facts("limit.ledger.problem").len(), 1);
+}
