@@ -71,6 +71,7 @@ mod phases;
 pub mod replay;
 pub mod report;
 mod run;
+mod shared_limit;
 mod timeline;
 mod top;
 pub mod tune;

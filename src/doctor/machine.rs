@@ -9,7 +9,8 @@ use super::check::{Check, Verdict};
 use crate::cli::library;
 use crate::doctor::{preload, python, takeover};
 use crate::output::units::bytes;
-use gpushim_config::{Resolved, host, rank, trace_path};
+use crate::shared_limit::SharedLimit;
+use gpushim_config::{Config, Resolved, host, rank, trace_path};
 use gpushim_trace::{ClockSource, Writer, WriterOptions};
 
 /// All checks of this machine, and of the named Python or else the Python of the path.
@@ -29,12 +30,72 @@ pub fn checks(python: Option<&Path>) -> Vec<Check> {
         let detail = "off: a preloaded library does nothing, and nothing is recorded";
         checks.push(Check::new("GPUSHIM", Verdict::Note, detail));
     }
+    checks.extend(limit(&resolved.config));
     checks.push(trace_folder(&resolved));
     checks.extend(takeover::checks(&resolved));
     for problem in &resolved.problems {
         checks.push(Check::new("setting", Verdict::Problem, problem.to_string()));
     }
     checks
+}
+
+/// The limit of this environment: where it holds. `None`: there is none.
+fn limit(config: &Config) -> Option<Check> {
+    let what = "GPUSHIM_LIMIT";
+    let Some(limit) = config.limit else {
+        let detail =
+            "none, but GPUSHIM_LIMIT_REQUIRED is on: a program that uses CUDA does not start";
+        return config
+            .limit_required
+            .then(|| Check::new(what, Verdict::Problem, detail));
+    };
+    let size = bytes(limit.bytes);
+    let scope = config.limit_scope.ledger(|name| std::env::var_os(name));
+    let alone = |why: String| {
+        let detail = match config.limit_required {
+            true => format!("failed to {why}: a program that uses CUDA does not start"),
+            false => format!("failed to {why}: {size} would hold for each process alone"),
+        };
+        Some(Check::new(what, Verdict::Problem, detail))
+    };
+    let path = match scope {
+        Ok(None) => {
+            let detail =
+                format!("{size} of each device for each process that has libgpushim.so preloaded");
+            return Some(Check::new(what, Verdict::Ok, detail));
+        }
+        Ok(Some(scope)) => match scope.path() {
+            Ok(path) => path,
+            Err(error) => return alone(error.to_string()),
+        },
+        Err(why) => return alone(why),
+    };
+    let shared = match path.exists() {
+        true => SharedLimit::read(&path),
+        false => {
+            let detail = format!(
+                "{size} of each device, shared by {}, which no process has used yet",
+                path.display()
+            );
+            return Some(Check::new(what, Verdict::Ok, detail));
+        }
+    };
+    match shared {
+        Ok(shared) => {
+            let processes: BTreeSet<u32> = shared.parts.iter().map(|part| part.pid).collect();
+            let held = shared
+                .devices()
+                .map(|(device, held, _)| format!("; of {device} {} are held", bytes(held)));
+            let detail = format!(
+                "{size} of each device, shared by {}: processes there {}{}",
+                path.display(),
+                processes.len(),
+                held.collect::<String>()
+            );
+            Some(Check::new(what, Verdict::Ok, detail))
+        }
+        Err(error) => alone(error.to_string()),
+    }
 }
 
 /// Preloads the library into a harmless process, the only reliable test.

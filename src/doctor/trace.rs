@@ -51,6 +51,10 @@ fn check(key: &str, value: &str) -> Check {
             Verdict::Note,
             format!("this driver does not have: {value}"),
         ),
+        "limit.ledger.problem" => {
+            let detail = format!("failed to {value}: the limit held for the process alone");
+            Check::new("GPUSHIM_LIMIT", Verdict::Problem, detail)
+        }
         "exports" => Check::new(key, Verdict::Note, value),
         _ if key.starts_with("takeover.") && key.ends_with(".limits") => {
             Check::new(key, Verdict::Note, format!("not done there: {value}"))

@@ -2,13 +2,15 @@
 //!
 //! Format: the OpenMetrics specification 1.0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 
 use crate::export::processes;
 use crate::output::escape::shown;
 use crate::recording::Recording;
 use crate::report::figures_of;
+use crate::shared_limit::SharedLimit;
 use gpushim_trace::{Event, Kind, Series};
 
 /// One metric: name, type, help, and its unit, by which its name ends.
@@ -104,11 +106,24 @@ const OUT_OF_MEMORY: (&str, &str, &str, &str) = (
     "Requests that ran out of memory, among the events that can be read.",
 );
 
+const LIMIT: (&str, &str, &str, &str) = (
+    "gpushim_shared_limit_bytes",
+    "gauge",
+    "bytes",
+    "Bytes of a device that all processes with a ledger may hold together.",
+);
+const PART: (&str, &str, &str, &str) = (
+    "gpushim_shared_limit_held_bytes",
+    "gauge",
+    "bytes",
+    "Bytes of a device that a process holds of a shared limit.",
+);
+
 /// The names of all metrics, as they are asked for.
 #[cfg(test)]
 pub(super) fn names() -> Vec<String> {
     let levels = LEVELS.iter().map(|(_, name, _)| name.to_string());
-    let others = [BLOCKS, DEVICE, EVENTS, LOST, OUT_OF_MEMORY];
+    let others = [BLOCKS, DEVICE, EVENTS, LOST, OUT_OF_MEMORY, LIMIT, PART];
     let others = others.map(|(name, kind, ..)| format!("{name}{}", suffix(kind)));
     levels.chain(others).collect()
 }
@@ -119,6 +134,7 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
     let of = |(name, kind, unit, help)| Family::new(name, kind, unit, help);
     let [mut blocks, mut sizes] = [BLOCKS, DEVICE].map(of);
     let [mut events, mut lost, mut out_of_memory] = [EVENTS, LOST, OUT_OF_MEMORY].map(of);
+    let [limits, parts] = shared_limits(recordings);
     let (processes, _) = processes(recordings);
     for (recording, process) in recordings.iter().zip(&processes) {
         let rank = process.rank.clone().unwrap_or_default();
@@ -162,14 +178,47 @@ pub fn metrics(recordings: &[Box<dyn Recording>]) -> String {
             .push((whose, coverage.lost.saturating_add(coverage.torn)));
     }
     let mut text = String::new();
-    let families = levels
-        .iter()
-        .chain([&blocks, &sizes, &events, &lost, &out_of_memory]);
+    let families = levels.iter().chain([
+        &blocks,
+        &sizes,
+        &events,
+        &lost,
+        &out_of_memory,
+        &limits,
+        &parts,
+    ]);
     for family in families.filter(|family| !family.samples.is_empty()) {
         render(family, &mut text);
     }
     text.push_str("# EOF\n");
     text
+}
+
+/// Returns the limits that processes share, and the part of each.
+fn shared_limits(recordings: &[Box<dyn Recording>]) -> [Family; 2] {
+    let of = |(name, kind, unit, help)| Family::new(name, kind, unit, help);
+    let [mut limits, mut parts] = [LIMIT, PART].map(of);
+    let paths = recordings.iter().filter_map(|one| one.process().ledger);
+    for path in paths.collect::<BTreeSet<_>>() {
+        // Metrics are of running processes: without one there may be no ledger any more.
+        let Ok(limit) = SharedLimit::read(Path::new(&path)) else {
+            continue;
+        };
+        let ledger = format!("ledger=\"{}\"", escaped(&path));
+        let devices = limit.devices();
+        limits.samples.extend(
+            devices.map(|(device, _, limit)| (format!("{ledger},device=\"{device}\""), limit)),
+        );
+        parts.samples.extend(limit.parts.iter().map(|part| {
+            let rank = part.rank.map_or(String::new(), |rank| rank.to_string());
+            let labels = format!(
+                "{ledger},device=\"{}\",pid=\"{}\",rank=\"{rank}\"",
+                part.device, part.pid
+            );
+            (labels, part.held)
+        }));
+    }
+    [limits, parts]
 }
 
 /// A number for each device.

@@ -98,6 +98,10 @@ fn advice(cause: Cause, situation: &Situation, fits: &Fits) -> Option<String> {
                 None => "Raise GPUSHIM_LIMIT, or let the run use less.".to_string(),
             }
         }
+        Cause::Peers { bytes: peers } => format!(
+            "Let the processes of the limit use less than the {} that they hold, or raise GPUSHIM_LIMIT for all.",
+            bytes(peers)
+        ),
         Cause::OtherProcesses { bytes: others } => format!(
             "End what else runs on the device and holds {}: nvidia-smi and `gpushim top` name it.",
             bytes(others)

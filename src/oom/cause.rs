@@ -64,6 +64,12 @@ pub enum Cause {
         /// Bytes that the process held.
         held: u64,
     },
+    /// Without other processes that share `GPUSHIM_LIMIT` it would have fitted. Evidence: what each of
+    /// them held when the limit refused a request.
+    Peers {
+        /// Sum of their bytes when the limit last refused a request.
+        bytes: u64,
+    },
     /// Without other processes it would have fitted. Evidence: what the driver says is in use, less
     /// what this process holds, is more than a driver needs for itself.
     OtherProcesses {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::cause::{Cause, Place};
 use super::find::Cache;
 use super::search::{Candidate, Without, World};
+use crate::recording::Peer;
 
 /// Part of the device (1/`DRIVER_PART`) for the driver and its contexts, up to `DRIVER_NEEDS`.
 /// Memory outside this process counts as other processes' only beyond it.
@@ -28,6 +29,8 @@ pub struct Situation {
     pub asked_below: Option<bool>,
     /// `GPUSHIM_LIMIT`, if it was set.
     pub limit: Option<u64>,
+    /// Other processes that share the limit, the largest first, when it last refused a request.
+    pub peers: Vec<Peer>,
     /// `GPUSHIM_POLICY`, if it is known.
     pub policy: Option<String>,
     /// Memory that the driver had free.
@@ -49,6 +52,11 @@ pub struct Situation {
 }
 
 impl Situation {
+    /// Returns the bytes that peers hold of the limit.
+    pub fn of_peers(&self) -> u64 {
+        self.peers.iter().map(|peer| peer.held).sum()
+    }
+
     /// Returns the free memory of the allocator itself that does not wait.
     pub fn cached(&self) -> u64 {
         self.cache
@@ -93,7 +101,12 @@ impl Situation {
             free = free.saturating_add(theirs.saturating_sub(self.driver_needs()));
         }
         let limit = self.limit.filter(|_| !without.has(Candidate::Limit));
-        limit.map_or(free, |limit| free.min(limit.saturating_sub(self.held)))
+        let peers = match without.has(Candidate::Peers) {
+            true => 0,
+            false => self.of_peers(),
+        };
+        let held = self.held.saturating_add(peers);
+        limit.map_or(free, |limit| free.min(limit.saturating_sub(held)))
     }
 
     fn driver_needs(&self) -> u64 {
@@ -151,6 +164,9 @@ impl Situation {
                 largest: self.cache.and_then(|cache| cache.largest_free),
                 of_framework: self.by_framework,
             },
+            Candidate::Peers => Cause::Peers {
+                bytes: self.of_peers(),
+            },
             Candidate::Limit => Cause::OurLimit {
                 limit: self.limit.unwrap_or(0),
                 held: self.held,
@@ -172,6 +188,7 @@ impl World for Situation {
             Candidate::Streams => self.on_other_streams > 0,
             Candidate::FrameworkCache => self.in_framework > 0,
             Candidate::Pieces => self.cached() > 0,
+            Candidate::Peers => self.limit.is_some() && self.of_peers() > 0,
             Candidate::Limit => self.limit.is_some(),
             Candidate::Others => {
                 (self.others()).is_some_and(|bytes| bytes > self.total.unwrap_or(0) / DRIVER_PART)

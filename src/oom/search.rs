@@ -18,6 +18,8 @@ pub(super) enum Candidate {
     Pieces,
     /// A limit that the framework keeps.
     FrameworkLimit,
+    /// Memory of other processes that share the limit.
+    Peers,
     /// The limit that `GPUSHIM_LIMIT` sets.
     Limit,
     /// Memory of other processes.
@@ -26,7 +28,7 @@ pub(super) enum Candidate {
 
 impl Candidate {
     /// All of them, in the order of preference.
-    const ALL: [Candidate; 9] = [
+    const ALL: [Candidate; 10] = [
         Candidate::Leak,
         Candidate::Waiting,
         Candidate::Pools,
@@ -34,6 +36,7 @@ impl Candidate {
         Candidate::FrameworkCache,
         Candidate::Pieces,
         Candidate::FrameworkLimit,
+        Candidate::Peers,
         Candidate::Limit,
         Candidate::Others,
     ];

@@ -11,7 +11,7 @@ use super::layout;
 use super::leak::Leak;
 use crate::ledger::{Account, DeviceAccount, Focus, LiveAt, Visitor, walk};
 use crate::recording::{Caching, Recording, Segment};
-use gpushim_config::size;
+use gpushim_config::Limit;
 use gpushim_trace::{Event, Kind, Layer, Record};
 
 /// Sums of a device at a moment, from the events up to it. Each has the bytes from before the first
@@ -73,7 +73,10 @@ pub(super) fn situations(
         }
     });
     let variables = recording.process().variables;
-    let limit = variables.get("GPUSHIM_LIMIT").and_then(|text| size(text));
+    let limit = variables
+        .get("GPUSHIM_LIMIT")
+        .and_then(|text| Limit::parse(text));
+    let peers = recording.process().peers;
     let policy = variables.get("GPUSHIM_POLICY").cloned();
     // A lost event could have been the refusal.
     let coverage = recording.coverage();
@@ -92,7 +95,12 @@ pub(super) fn situations(
             by_framework: one.by_framework,
             asked_below: (one.by_framework && is_asked_below && is_whole)
                 .then_some(one.refused_below),
-            limit,
+            limit: limit.map(|limit| limit.bytes),
+            peers: one
+                .device
+                .and_then(|device| peers.get(&device))
+                .cloned()
+                .unwrap_or_default(),
             policy: policy.clone(),
             free: one.device_free.map(|[free, _]| free).or(one.free_as_told),
             total: one

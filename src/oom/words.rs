@@ -115,6 +115,7 @@ pub(super) fn name(cause: Cause) -> &'static str {
         },
         Cause::Fragmentation { .. } => "fragmentation",
         Cause::OurLimit { .. } => "GPUSHIM_LIMIT",
+        Cause::Peers { .. } => "other processes under the limit",
         Cause::OtherProcesses { .. } => "other processes",
         Cause::TooLarge { .. } => "a request of this size",
         Cause::DriverRefused { .. } | Cause::Full { .. } | Cause::Unknown => "this process",
@@ -129,6 +130,14 @@ fn evidence(situation: &Situation) -> Vec<String> {
             "GPUSHIM_LIMIT {}, of which {} were held",
             bytes(limit),
             bytes(situation.held)
+        ));
+    }
+    for peer in &situation.peers {
+        lines.push(format!(
+            "of the same limit, {} held {}: {}",
+            peer.who,
+            bytes(peer.held),
+            peer.name
         ));
     }
     if let Some(free) = situation.free {
@@ -261,6 +270,11 @@ fn sentence(cause: Cause, situation: &Situation) -> String {
             "GPUSHIM_LIMIT is {}, of which {} were held: without the limit it would have fitted.",
             bytes(limit),
             bytes(held)
+        ),
+        Cause::Peers { bytes: peers } => format!(
+            "Other processes held {} of the {} that GPUSHIM_LIMIT allows to all: without them it would have fitted.",
+            bytes(peers),
+            bytes(situation.limit.unwrap_or(0))
         ),
         Cause::OtherProcesses { bytes: others } => format!(
             "Other processes held {} of the device (with what the driver needs): without them it would have fitted.",

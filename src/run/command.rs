@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::child::{self, End};
+use super::preloadable::refuse_without_limit;
 use super::summary::Summary;
 use super::traces;
 use super::{afterwards, killer};
@@ -48,6 +49,10 @@ pub struct Args {
     /// The most device memory that the process may hold (GPUSHIM_LIMIT).
     #[arg(long, value_name = "SIZE")]
     limit: Option<OsString>,
+    /// The processes that share the limit: process, container, job, user or a path
+    /// (GPUSHIM_LIMIT_SCOPE).
+    #[arg(long, value_name = "SCOPE", requires = "limit")]
+    limit_scope: Option<OsString>,
     /// The most freed memory that is kept for reuse (GPUSHIM_CACHE_MAX).
     #[arg(long, value_name = "SIZE")]
     cache_max: Option<OsString>,
@@ -137,11 +142,12 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> [(&'static str, &Option<OsString>); 16] {
+    fn options(&self) -> [(&'static str, &Option<OsString>); 17] {
         [
             ("GPUSHIM_POLICY", &self.policy),
             ("GPUSHIM_REUSE", &self.reuse),
             ("GPUSHIM_LIMIT", &self.limit),
+            ("GPUSHIM_LIMIT_SCOPE", &self.limit_scope),
             ("GPUSHIM_CACHE_MAX", &self.cache_max),
             ("GPUSHIM_DECAY", &self.decay),
             ("GPUSHIM_TRACE", &self.trace),
@@ -232,6 +238,7 @@ pub fn main(args: &Args) -> Result<Outcome> {
         ));
     }
     refuse_python_file(Path::new(program))?;
+    refuse_without_limit(Path::new(program), &resolved.config)?;
     let mut command = Command::new(program);
     command.args(rest).env(
         "LD_PRELOAD",

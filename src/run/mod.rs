@@ -4,6 +4,7 @@ mod afterwards;
 pub(crate) mod child;
 pub(crate) mod command;
 mod killer;
+mod preloadable;
 mod summary;
 mod traces;
 pub(crate) mod words;

@@ -5,10 +5,11 @@ use std::cmp::Reverse;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::style::{StyledContent, Stylize};
 
-use super::table::{Row, curve, table};
+use super::table::{Row, curve, shared_limits, table};
 use crate::device_memory;
 use crate::output::escape::shown;
 use crate::output::units::{bytes, count, percent};
+use crate::shared_limit::SharedLimit;
 
 /// Fewest lines of the list of holders below the processes.
 const HOLDERS: usize = 10;
@@ -129,6 +130,17 @@ impl Screen {
             chosen => {
                 let room = body.saturating_sub(HOLDERS).max(FEWEST);
                 let mut lines = self.process_lines(width, room);
+                let limits = shared_limits(&self.rows)
+                    .into_iter()
+                    .flat_map(SharedLimit::devices);
+                lines.extend(limits.map(|(device, held, limit)| {
+                    let line = format!(
+                        "{} of {} of the shared limit of {device}",
+                        bytes(held),
+                        bytes(limit)
+                    );
+                    line.stylize()
+                }));
                 lines.extend(chosen.into_iter().flat_map(|row| holder_lines(row, width)));
                 ("Enter: holders of its memory", lines)
             }
@@ -257,6 +269,7 @@ mod tests {
             kept_by: None,
         };
         Row {
+            shared_limit: None,
             trace: format!("{pid}.trace"),
             pid: Some(pid),
             program: format!("python train{pid}.py"),

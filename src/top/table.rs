@@ -8,6 +8,7 @@ use crate::output::escape::shown;
 use crate::output::holder::Holder;
 use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
+use crate::shared_limit::SharedLimit;
 
 /// A process, as `gpushim top` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +46,8 @@ pub struct Row {
     pub holders: Vec<Holder>,
     /// The memory of its devices, by owner.
     pub memory: Vec<DeviceMemory>,
+    /// The limit that it shares with other processes.
+    pub shared_limit: Option<SharedLimit>,
 }
 
 /// Characters of a history.
@@ -145,7 +148,22 @@ pub fn text(rows: &[Row]) -> String {
             text.push_str(&memory_table(memory, row.memory.len() > 1, false));
         }
     }
+    for limit in shared_limits(rows) {
+        text.push('\n');
+        text.push_str(&limit.text());
+    }
     text
+}
+
+/// The limits that the processes share, each once.
+pub fn shared_limits(rows: &[Row]) -> Vec<&SharedLimit> {
+    let mut limits: Vec<&SharedLimit> = Vec::new();
+    for limit in rows.iter().filter_map(|row| row.shared_limit.as_ref()) {
+        if limits.iter().all(|known| known.ledger != limit.ledger) {
+            limits.push(limit);
+        }
+    }
+    limits
 }
 
 /// Lines of a curve of `width` characters, the newest at the right: each is the maximum of its interval.
@@ -196,6 +214,7 @@ mod tests {
     #[test]
     fn a_line_of_a_process() {
         let row = Row {
+            shared_limit: None,
             trace: "a.trace".into(),
             pid: Some(77),
             program: "python train.py --with many --more options".into(),

@@ -13,6 +13,7 @@ use crate::device_memory::{DeviceMemory, MemorySums, When};
 use crate::error::{Result, failed};
 use crate::output::holder::Holder;
 use crate::recording::{CallSite, Frame, Names, Recording, is_compressed};
+use crate::shared_limit::SharedLimit;
 use gpushim_trace::Trace;
 use gpushim_trace::regular::open_regular;
 
@@ -178,8 +179,10 @@ impl Watch {
         };
         let memory = DeviceMemory::of(&memory_sums, true, &mut names);
         let process = trace.process();
+        let ledger = process.ledger.as_deref().map(Path::new);
         Row {
             memory,
+            shared_limit: ledger.and_then(|path| SharedLimit::read(path).ok()),
             trace: trace.path().display().to_string(),
             pid: process.pid,
             program: program(process.argv.as_deref().unwrap_or_default()),

@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::process::Command;
 use std::{fs, thread};
 
-use gpushim_ledger::View;
+use gpushim_ledger::{Member, Scope, Terms, View};
 use gpushim_trace::Kind;
 
 use crate::support::{Outcome, Run, library, place, program};
@@ -120,7 +121,7 @@ fn what_a_peer_uses_is_refused_and_named() {
         let trace = second.trace();
         let peers = trace.facts("limit.peers.0").join("\n");
         let pid = first.trace().pid();
-        let named = format!("process {pid} rank 1: limit_shared");
+        let named = format!(" {pid} 1 limit_shared");
         assert!(peers.contains(&named), "{policy}: {peers}");
         assert!(peers.ends_with(" turns turns 0"), "{policy}: {peers}");
         let bytes: u64 = peers
@@ -130,6 +131,118 @@ fn what_a_peer_uses_is_refused_and_named() {
             .parse()
             .expect("bytes");
         assert!((40 * MIB..=64 * MIB).contains(&bytes), "{policy}: {peers}");
+        let told = command(&["oom"], &[trace.path().as_os_str()]);
+        let evidence =
+            format!("of the same limit, process {pid}, rank 1 held 40.0 MiB: limit_shared");
+        assert!(told.contains(&evidence), "{policy}: {told}");
+        assert!(
+            told.contains(
+                "Other processes held 40.0 MiB of the 64.0 MiB that GPUSHIM_LIMIT allows to all"
+            ),
+            "{policy}: {told}"
+        );
+    }
+}
+
+/// Runs `gpushim` with these words and files. Returns its output.
+fn command(words: &[&str], files: &[&OsStr]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+        .args(words)
+        .args(files)
+        .output()
+        .expect("the command");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// `top`, `metrics` and `doctor` show the processes of a ledger.
+#[test]
+fn commands_show_the_ledger() {
+    let shim = run("figures")
+        .env("GPUSHIM_LIMIT", "100M")
+        .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
+        .shim();
+    let trace = shim.trace();
+    let ledger = shim.folder().join("ledger");
+    assert_eq!(
+        trace.facts("limit.ledger"),
+        [ledger.to_str().expect("a path")]
+    );
+    let terms = Terms {
+        limit: 100 * MIB,
+        guarantee: 10 * MIB,
+        rank: Some(5),
+        name: "this test".to_string(),
+    };
+    let member = Member::join(&Scope::File(ledger.clone()), terms).expect("a member");
+    let device = member.device([0x5a; 16]).expect("a place");
+    assert!(member.take(device, 40 * MIB));
+    let pid = std::process::id();
+    let name = "GPU-5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a";
+    let told = command(&["top", "--once"], &[trace.path().as_os_str()]);
+    assert!(
+        told.contains(&format!("{name}: 40.0 MiB of 100.0 MiB held\n")),
+        "{told}"
+    );
+    assert!(told.contains(&format!("{pid}  [5] this test\n")), "{told}");
+    let told = command(&["metrics"], &[trace.path().as_os_str()]);
+    let labels = format!("ledger=\"{}\",device=\"{name}\"", ledger.display());
+    for line in [
+        format!("gpushim_shared_limit_bytes{{{labels}}} {}\n", 100 * MIB),
+        format!(
+            "gpushim_shared_limit_held_bytes{{{labels},pid=\"{pid}\",rank=\"5\"}} {}\n",
+            40 * MIB
+        ),
+    ] {
+        assert!(told.contains(&line), "{line}{told}");
+    }
+    let doctor = |scope: &Path, required: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+            .args(["doctor", "--all"])
+            .env("GPUSHIM_LIMIT", "100M")
+            .env("GPUSHIM_LIMIT_SCOPE", scope)
+            .env("GPUSHIM_LIMIT_REQUIRED", required)
+            .output();
+        let told = String::from_utf8_lossy(&output.expect("the command").stdout).into_owned();
+        // Lines are wrapped.
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let told = doctor(&ledger, "off");
+    let there = format!(
+        "shared by {}: processes there 1; of {name} 40.0 MiB are held",
+        ledger.display()
+    );
+    assert!(told.contains(&there), "{told}");
+    fs::write(shim.folder().join("none"), "none").expect("written");
+    let told = doctor(&shim.folder().join("none"), "on");
+    assert!(
+        told.contains("a program that uses CUDA does not start"),
+        "{told}"
+    );
+}
+
+/// A program that cannot be preloaded does not start, if its limit is required.
+#[test]
+fn run_refuses_what_would_have_no_limit() {
+    let run = |variables: &[(&str, &str)]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpushim"))
+            .args(["run", "true"])
+            .env("GPUSHIM_LIMIT_REQUIRED", "on")
+            .env("GPUSHIM_LIBRARY", &place().shim)
+            .env("GPUSHIM_TRACE", "off")
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the command");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), told)
+    };
+    let (is_fine, told) = run(&[("GPUSHIM_LIMIT", "1G")]);
+    assert!(is_fine, "{told}");
+    for variables in [&[][..], &[("GPUSHIM_LIMIT", "1G"), ("GPUSHIM", "off")]] {
+        let (is_fine, told) = run(variables);
+        assert!(
+            !is_fine && told.contains("which GPUSHIM_LIMIT_REQUIRED demands"),
+            "{told}"
+        );
     }
 }
 

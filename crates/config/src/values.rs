@@ -1,9 +1,11 @@
 //! Types of values, and their parsers.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gpushim_alloc::Policy;
+use gpushim_ledger::Scope;
 use gpushim_trace::{Facts, WriterOptions};
 
 use super::path;
@@ -220,6 +222,29 @@ pub(super) fn policy(text: &str) -> Option<Policy> {
     match text {
         "auto" => Some(Policy::default()),
         _ => Policy::parse(text),
+    }
+}
+
+impl LimitScope {
+    /// Returns the scope of the ledger that holds the limit; `None` for a limit of the process alone.
+    /// `lookup` reads the environment.
+    ///
+    /// # Errors
+    /// No launcher names the job; completes "failed to …".
+    pub fn ledger(
+        &self,
+        lookup: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Option<Scope>, String> {
+        Ok(Some(match self {
+            LimitScope::Process => return Ok(None),
+            LimitScope::Container => Scope::Container,
+            LimitScope::User => Scope::User,
+            LimitScope::File(path) => Scope::File(path.clone()),
+            LimitScope::Job => {
+                let job = path::job(lookup);
+                Scope::Job(job.ok_or("find the job of this process: no launcher names one")?)
+            }
+        }))
     }
 }
 

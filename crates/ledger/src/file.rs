@@ -17,7 +17,6 @@ use crate::layout::{self, Content, MAGIC, Slot, VERSION};
 
 /// Longest wait for a process that creates the file.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a file.
 const BYTES: u64 = size_of::<Content>() as u64;
 /// Byte of the file that is locked while it is created; the byte of a slot is its number plus 1.
 const CREATION: i64 = 0;

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First word of a ledger.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"gpushled");
-/// Version of this layout.
 pub const VERSION: u64 = 1;
 /// Most processes that share a ledger.
 pub const SLOTS: usize = 1024;
@@ -21,7 +19,7 @@ pub struct Content {
     pub slots: [Slot; SLOTS],
 }
 
-/// First page of a file.
+/// Identity of the ledger, and the devices of all processes.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Head {
@@ -38,7 +36,7 @@ pub struct Head {
     pub devices: [[AtomicU64; 2]; DEVICES],
 }
 
-/// Place of one process.
+/// Page that one process writes, and that the others sum.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Slot {
@@ -91,9 +89,8 @@ impl Part {
 /// Bytes that are taken of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Bytes with the requests that are not decided.
+    /// Bytes with the requests that are not decided, which `held` leaves out.
     pub all: u64,
-    /// Bytes without them.
     pub held: u64,
 }
 

@@ -17,11 +17,11 @@ pub struct Entry {
     pub pid: u32,
     /// Rank of the process in its job.
     pub rank: Option<u32>,
-    /// Name of the process.
+    /// First 64 bytes of its command line, without folders.
     pub name: String,
     /// Limit in bytes under which the process joined.
     pub limit: u64,
-    /// UUID of the device.
+    /// The device, as `cuDeviceGetUuid` names it.
     pub device: [u8; 16],
     /// Bytes that the process holds.
     pub held: u64,
@@ -32,7 +32,7 @@ pub struct Entry {
 /// Processes of a ledger, without those that have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Path of the ledger.
+    /// File that was read.
     pub path: PathBuf,
     /// Processes by device, the largest first.
     pub entries: Vec<Entry>,

@@ -56,7 +56,7 @@ pub use csv::LineLog;
 pub use decorator::Decorator;
 pub use open::{is_compressed, is_packed, open, open_ring, open_trace};
 pub use owners::{Owned, Owner, Owners};
-pub use process::{ENDED_BY, Gpu, Process};
+pub use process::{ENDED_BY, Gpu, Peer, Process};
 pub use rank::{is_snapshot, rank_by_name};
 pub use read::{Reader, read};
 pub use snapshot::Snapshot;

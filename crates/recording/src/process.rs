@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 /// The fact that a process writes when it ends by `exit`.
 const ENDED: &str = "ended";
 /// The fact that `gpushim run` adds to the trace of its program at the end.
@@ -32,10 +34,40 @@ pub struct Process {
     pub variables: BTreeMap<String, String>,
     /// True if the owners of blocks were recorded.
     pub has_owners: bool,
+    /// Path of the ledger by which it shared its limit with other processes.
+    pub ledger: Option<String>,
+    /// Other processes with the same ledger when a request was refused last, by device.
+    pub peers: BTreeMap<u8, Vec<Peer>>,
     /// Manner of its end by its own note.
     pub ended: Option<String>,
     /// Manner of its end by its parent.
     pub ended_by: Option<String>,
+}
+
+/// A process that shares a limit: of the fact `limit.peers.0`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Peer {
+    /// Bytes of the device that it held.
+    pub held: u64,
+    /// Its process id and, if it has one, its rank.
+    pub who: String,
+    /// Its command line, shortened.
+    pub name: String,
+}
+
+impl Peer {
+    fn parse(line: &str) -> Option<Peer> {
+        let mut words = line.splitn(4, ' ');
+        let held = words.next()?.parse().ok()?;
+        let pid = words.next()?;
+        let who = match words.next()? {
+            "-" => format!("process {pid}"),
+            rank => format!("process {pid}, rank {rank}"),
+        };
+        let name = words.next().unwrap_or_default().to_string();
+        Some(Peer { held, who, name })
+    }
 }
 
 /// A GPU: of the fact `NVIDIA H100 80GB HBM3, 85017755648 bytes`.
@@ -63,10 +95,17 @@ impl Process {
                 "job" => process.job = text,
                 "argv" => process.argv = text,
                 "owners" => process.has_owners = true,
+                "limit.ledger" => process.ledger = text,
                 ENDED => process.ended = text,
                 ENDED_BY => process.ended_by = text,
                 _ if key.starts_with("GPUSHIM_") => {
                     process.variables.insert(key.clone(), value.clone());
+                }
+                _ if key.starts_with("limit.peers.") => {
+                    let device = key.rsplit('.').next().and_then(|last| last.parse().ok());
+                    let peers = || value.lines().filter_map(Peer::parse).collect();
+                    // The last fact counts, which comes first here.
+                    device.map(|device| process.peers.entry(device).or_insert_with(peers));
                 }
                 _ => {
                     let gpu = Gpu::ordinal(key).zip(Gpu::parse(value));
@@ -122,11 +161,17 @@ mod tests {
             ("rank", "4"),
             ("pid", "x"),
             ("GPUSHIM_LIMIT", "1G"),
+            ("limit.peers.0", "5 1 - x"),
+            ("limit.peers.0", "9 12 3 train.py --x\n7 13 - serve"),
         ];
         let facts = facts.map(|(key, value)| (key.to_string(), value.to_string()));
         let process = Process::of(&facts);
         assert_eq!((process.rank_number(), process.pid), (Some(3), None));
         assert_eq!(process.variables["GPUSHIM_LIMIT"], "1G");
         assert!(!process.has_owners);
+        let peers = process.peers[&0].iter();
+        let peers: Vec<_> = peers.map(|one| (one.held, &*one.who, &*one.name)).collect();
+        let first = (9, "process 12, rank 3", "train.py --x");
+        assert_eq!(peers, [first, (7, "process 13", "serve")]);
     }
 }

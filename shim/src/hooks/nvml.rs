@@ -13,7 +13,7 @@ use crate::cuda::nvml;
 use crate::hooks::entry;
 use crate::memory::limit;
 
-/// NVML's `nvmlMemory_t`.
+/// `nvmlMemory_t`: bytes of a device.
 #[repr(C)]
 struct Memory {
     total: c_ulonglong,
@@ -21,7 +21,7 @@ struct Memory {
     used: c_ulonglong,
 }
 
-/// NVML's `nvmlMemory_v2_t`.
+/// `nvmlMemory_v2_t`: bytes of a device, with those that the driver keeps.
 #[repr(C)]
 struct Memory2 {
     version: c_uint,

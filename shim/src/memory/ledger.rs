@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use gpushim_config::{Limit, LimitScope, Log};
-use gpushim_ledger::{Member, Scope, Terms};
+use gpushim_ledger::{Member, Terms};
 
 use crate::base::settings;
 use crate::base::stderr::say;
@@ -62,19 +62,15 @@ impl Part {
         self.member.free(self.device)
     }
 
-    /// Writes the other processes with their bytes into the trace, after a request was refused.
+    /// Writes the other processes into the trace, after a request was refused: a line for each, of
+    /// bytes, process id, rank or `-`, and name.
     pub fn tell_peers(self, ordinal: i32) {
         let peers = self.member.peers(self.device);
         let in_words: Vec<_> = peers
             .iter()
             .map(|peer| {
-                let rank = peer
-                    .rank
-                    .map_or(String::new(), |rank| format!(" rank {rank}"));
-                format!(
-                    "{} bytes, process {}{rank}: {}",
-                    peer.held, peer.pid, peer.name
-                )
+                let rank = peer.rank.map_or("-".to_string(), |rank| rank.to_string());
+                format!("{} {} {rank} {}", peer.held, peer.pid, peer.name)
             })
             .collect();
         trace::fact(&format!("limit.peers.{ordinal}"), &in_words.join("\n"));
@@ -86,12 +82,13 @@ impl Part {
 fn member() -> Option<&'static Member> {
     let joined = JOINED.get_or_init(|| {
         let limit = settings::config().limit?;
-        let result = scope().and_then(|scope| {
-            let Some(scope) = scope else {
-                return Ok(None);
-            };
-            let member = Member::join(&scope, terms(limit)).map_err(|error| error.to_string())?;
-            Ok(Some(member))
+        let scope = settings::config().limit_scope.ledger(settings::variable);
+        let result = scope.and_then(|scope| {
+            let join = |scope| Member::join(&scope, terms(limit));
+            scope
+                .map(join)
+                .transpose()
+                .map_err(|error| error.to_string())
         });
         match result {
             Ok(member) => {
@@ -111,20 +108,6 @@ fn member() -> Option<&'static Member> {
         }
     });
     joined.as_ref()
-}
-
-/// Returns the scope of the limit. `Ok(None)`: the process alone.
-fn scope() -> Result<Option<Scope>, String> {
-    Ok(Some(match &settings::config().limit_scope {
-        LimitScope::Process => return Ok(None),
-        LimitScope::Container => Scope::Container,
-        LimitScope::User => Scope::User,
-        LimitScope::File(path) => Scope::File(path.clone()),
-        LimitScope::Job => {
-            let job = gpushim_config::job(settings::variable);
-            Scope::Job(job.ok_or("find the job of this process: no launcher names one")?)
-        }
-    }))
 }
 
 fn terms(limit: Limit) -> Terms {

@@ -5,8 +5,8 @@
 //! context share granules: the address that the driver returns shows if the granule was counted
 //! before. Without a limit nothing is counted.
 //!
-//! Where several processes share the limit, the bytes of a device are counted in their
-//! [ledger](crate::memory::ledger), and also those that NVML reports beyond what is counted here.
+//! If processes share the limit, their [ledger](crate::memory::ledger) has the counts. Then NVML's
+//! figure of the process counts as well.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

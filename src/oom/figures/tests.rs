@@ -63,6 +63,30 @@ fn the_limit_and_not_pieces() {
 }
 
 #[test]
+fn peers_under_the_limit_and_not_the_limit() {
+    let mut one = situation(100, 400);
+    one.limit = Some(900 * MIB);
+    one.peers = vec![Peer {
+        held: 250 * MIB,
+        who: "process 7, rank 1".to_string(),
+        name: "train.py".to_string(),
+    }];
+    let (limit, held) = (900 * MIB, 600 * MIB);
+    let peers = Cause::Peers { bytes: 250 * MIB };
+    let by_limit = Cause::OurLimit { limit, held };
+    assert_eq!(causes(&one), [vec![peers], vec![by_limit]]);
+    // This process alone is above what is left of the limit.
+    one.limit = Some(650 * MIB);
+    assert_eq!(
+        first(&one),
+        Cause::OurLimit {
+            limit: 650 * MIB,
+            held
+        }
+    );
+}
+
+#[test]
 fn pieces_under_a_limit_are_pieces() {
     let mut one = situation(100, 400);
     (one.limit, one.cache) = (Some(600 * MIB), cache(400, 600));
@@ -200,6 +224,7 @@ fn figures_without_sense_are_no_panic() {
         in_framework: u64::MAX,
         grows: Some([u64::MAX; 2]),
         limit: Some(u64::MAX),
+        peers: Vec::new(),
         by_framework: true,
         asked_below: None,
         policy: None,
