@@ -32,7 +32,7 @@ pub struct Entry {
 /// Processes of a ledger, without those that have ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// File that was read.
+    /// File by which the processes share the limit.
     pub path: PathBuf,
     /// Processes by device, the largest first.
     pub entries: Vec<Entry>,
