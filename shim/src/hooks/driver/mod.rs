@@ -1,6 +1,6 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Each file declares its functions by `driver_hooks!` or `driver_doors!`.
+//! Each file declares its functions by `driver_hooks!`.
 //! All of them together are the table by which the driver's functions are replaced.
 
 pub mod array;
@@ -28,7 +28,7 @@ use crate::cuda::functions;
 use hook::Hook;
 
 /// Hooks of all families, by files.
-pub static FAMILIES: [&[Hook]; 16] = [
+pub static FAMILIES: [&[Hook]; 15] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
@@ -39,7 +39,6 @@ pub static FAMILIES: [&[Hook]; 16] = [
     event::HOOKS,
     graph::HOOKS,
     virtual_memory::HOOKS,
-    virtual_memory::DOORS,
     external::HOOKS,
     array::HOOKS,
     host::HOOKS,
