@@ -128,7 +128,7 @@ driver_hooks! {
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
-        if let Some(result) = elastic_ranges::map(address, bytes as u64, handle) {
+        if let Some(result) = elastic_ranges::map(address, (bytes as u64, offset as u64), handle) {
             return result;
         }
         let source = Some(handle);
