@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use cudarc::driver::sys;
 use gpushim_alloc::elastic::PAGE;
@@ -46,6 +46,7 @@ struct Reservation {
 }
 
 /// Promises by their handles, the number of the last one, and reservations.
+#[derive(Default)]
 struct Promises {
     all: BTreeMap<u64, Promise>,
     last: u64,
@@ -54,12 +55,7 @@ struct Promises {
     reserved: Vec<Reservation>,
 }
 
-static PROMISES: Mutex<Promises> = Mutex::new(Promises {
-    all: BTreeMap::new(),
-    last: 0,
-    open: BTreeMap::new(),
-    reserved: Vec::new(),
-});
+static PROMISES: LazyLock<Mutex<Promises>> = LazyLock::new(Mutex::default);
 
 impl Promises {
     /// Notes that a promise is mapped at an address, or released.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use crate::base::lock::lock;
 
@@ -31,11 +31,7 @@ struct Memory {
     plain: BTreeMap<u64, u32>,
 }
 
-static MEMORY: Mutex<Memory> = Mutex::new(Memory {
-    mapped: BTreeMap::new(),
-    last: 0,
-    plain: BTreeMap::new(),
-});
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
 
 /// Notes a handle that the program got for memory that it asked for without descriptors.
 pub fn made_plain(handle: u64) {

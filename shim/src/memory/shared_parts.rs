@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use gpushim_alloc::Driver;
 use gpushim_ipc::Token;
@@ -24,6 +24,7 @@ use crate::memory::{elastic, ipc_export, ipc_import};
 const MARK: u64 = 3 << 62;
 
 /// Tokens by the handles that the program has for them, and memory that is mapped for them.
+#[derive(Default)]
 struct Imports {
     tokens: BTreeMap<u64, Token>,
     last: u64,
@@ -31,11 +32,7 @@ struct Imports {
     mapped: BTreeMap<u64, (u64, u64)>,
 }
 
-static IMPORTS: Mutex<Imports> = Mutex::new(Imports {
-    tokens: BTreeMap::new(),
-    last: 0,
-    mapped: BTreeMap::new(),
-});
+static IMPORTS: LazyLock<Mutex<Imports>> = LazyLock::new(Mutex::default);
 
 /// Makes a descriptor of the part that is mapped at an address. The range keeps all its memory from
 /// then on.
