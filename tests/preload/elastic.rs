@@ -149,6 +149,32 @@ fn the_end_of_a_context_gives_all_back() {
 }
 
 #[test]
+fn a_promise_is_mapped_as_a_whole_and_its_part_ends_with_the_context() {
+    for elastic in ["auto", "on"] {
+        let run = run("handles", (elastic, true)).env("GPUSHIM_LIMIT", "160M");
+        let (_, shim) = run.both();
+        let parts = ["before", "after", "again"].map(|when| shim.note(when));
+        // The last part needs room for one page. Once the mapped part is on trial, each needs all.
+        assert_eq!(parts, [8, 6, 6]);
+        assert!(
+            shim.stdout.contains("1 801 801 801 0 0 "),
+            "{}",
+            shim.stdout
+        );
+        let trace = shim.trace();
+        let sorted = |kind| {
+            let events = trace.class(kind, Class::Device).into_iter();
+            let mut all: Vec<_> = events.map(|event| (event.address, event.size)).collect();
+            all.sort_unstable();
+            all
+        };
+        // The program has released the handle of one part, and kept those of the others.
+        assert!(sorted(Kind::Alloc).len() > 1);
+        assert_eq!(sorted(Kind::Alloc), sorted(Kind::Free));
+    }
+}
+
+#[test]
 fn without_memory_on_the_device_it_is_the_hosts() {
     // Half of the live bytes: some tensors are refused, as natively. Tensors that have addresses
     // are not.

@@ -7,7 +7,8 @@
 static void *(*torch_malloc)(size_t), *(*torch_uncached)(size_t);
 static void (*torch_free)(void *), (*torch_empty)(void), (*torch_private)(int), (*torch_error)(uint64_t);
 static uint64_t (*torch_reserved)(void);
-static int (*torch_share)(int);
+static int (*torch_share)(int), (*torch_parts)(void);
+static void (*torch_handles)(int *);
 static CUstream stream;
 static int wrong, refused;
 
@@ -259,6 +260,8 @@ int main(int argc, char **argv) {
     LOOK_UP(torch_error);
     LOOK_UP(torch_reserved);
     LOOK_UP(torch_share);
+    LOOK_UP(torch_handles);
+    LOOK_UP(torch_parts);
     start();
     stream = side_stream();
     const char *what = argv[2];
@@ -279,6 +282,16 @@ int main(int argc, char **argv) {
     }
     printf("wrong bytes: %d\n", wrong);
     printf("# refused %d reserved %llu\n", refused, (unsigned long long)torch_reserved());
+    if (!strcmp(what, "handles")) {
+        int code[6];
+        rounds(3);
+        int before = torch_parts();
+        torch_handles(code);
+        printf("# before %d after %d again %d\n", before, torch_parts(), torch_parts());
+        for (int i = 0; i < 6; i++) printf("%d ", code[i]);
+        OK(cuDevicePrimaryCtxReset_v2(0));
+        return 0;
+    }
     if (!strcmp(what, "reset")) {
         rounds(3);
         OK(cuDevicePrimaryCtxReset_v2(0));

@@ -167,6 +167,28 @@ int torch_share(int part) {
     return result ? -result : file;
 }
 
+/* Number of new parts that there can be at a time. */
+int torch_parts(void) {
+    AllocationProp prop = {.type = 1, .location = {1, 0}};
+    CUhandle part[PARTS];
+    int n = 0, left;
+    while (n < PARTS && !CALL(cuMemCreate, &part[n], (size_t)SEGMENT, &prop, 0ull)) n++;
+    for (left = n; left > 0; left--) CALL(cuMemRelease, part[left - 1]);
+    return n;
+}
+
+/* Maps a new part in wrong ways, of which the driver refuses each, then as it must be, and gives its handle back. */
+void torch_handles(int code[6]) {
+    AllocationProp prop = {.type = 1, .location = {1, 0}};
+    size_t bytes[] = {0, PAGE, SEGMENT + PAGE, SEGMENT, SEGMENT}, offset[] = {0, 0, 0, PAGE, 0};
+    CUdeviceptr at = 0;
+    CUhandle part = 0;
+    if (CALL(cuMemAddressReserve, &at, (size_t)2 * SEGMENT, (size_t)0, 0ull, 0ull)) abort();
+    if (CALL(cuMemCreate, &part, (size_t)SEGMENT, &prop, 0ull)) abort();
+    for (int i = 0; i < 5; i++) code[i] = CALL(cuMemMap, at, bytes[i], offset[i], part, 0ull);
+    code[5] = CALL(cuMemRelease, part);
+}
+
 /* Gives segments back in which nothing lives. */
 void torch_empty(void) {
     pthread_mutex_lock(&lock);

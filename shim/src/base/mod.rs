@@ -7,6 +7,7 @@ pub mod apart;
 pub mod boundary;
 pub mod ending;
 pub mod linker;
+pub mod lock;
 pub mod newcomers;
 pub mod own_time;
 pub mod preloaded;

@@ -1,6 +1,6 @@
 //! Entry of calls that arrive at exported functions and hooks.
 
-use crate::base::boundary;
+use crate::base::{boundary, thread};
 use crate::hooks::driver;
 use crate::process::start;
 
@@ -12,4 +12,13 @@ pub fn serve<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
         return forward();
     }
     boundary::caught(forward, body)
+}
+
+/// Runs the body of a hook as [`serve`], unless the driver is calling itself.
+#[inline]
+pub fn serve_call<T>(forward: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
+    if thread::inside() {
+        return forward();
+    }
+    serve(forward, body)
 }

@@ -6,10 +6,11 @@
 
 use std::ffi::c_uint;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use cudarc::driver::sys;
 
+use crate::base::lock::lock;
 use crate::base::thread;
 use crate::cuda::captures::relaxed;
 use crate::cuda::functions::real;
@@ -79,7 +80,7 @@ impl Pool {
 static POOLS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 
 fn pools() -> MutexGuard<'static, Vec<Pool>> {
-    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&POOLS)
 }
 
 /// Adds a pool of host memory that the program made.

@@ -10,18 +10,21 @@
 //! * requests in other contexts
 //! * requests from places in PyTorch that announce nothing afterwards (`elastic_sites.rs`)
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::Duration;
 
-use gpushim_alloc::elastic::{Allocation, Elastic, Found, FreedSegment, Mode, PAGE, Trouble};
+use gpushim_alloc::elastic::{Allocation, Elastic, Found, Mode, PAGE, Trouble};
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp, Stream, UNNUMBERED};
 use gpushim_config::Elastic as Setting;
 use gpushim_torch::allocator::{LARGE_BUFFER, MIN_LARGE};
 use gpushim_trace::Numbers;
 
+use crate::base::lock::lock;
 use crate::base::thread::Uncancelled;
 use crate::base::{boundary, settings, stderr};
 use crate::cuda::device::Cuda;
@@ -52,8 +55,9 @@ fn numbers() -> &'static Numbers {
     &NUMBERS
 }
 
-/// Segments on trial: their first addresses, and the places that asked for them.
-static TRIALS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+/// Default segments and mapped parts of ranges, by their addresses, as the trace gets their end.
+/// Each has the place that asked for it, if the segment that begins there is on trial.
+static PARTS: Mutex<BTreeMap<u64, (Freed, Option<usize>)>> = Mutex::new(BTreeMap::new());
 
 /// Devices for which a lack of memory was reported, one bit each.
 static SAID_HOST: AtomicU64 = AtomicU64::new(0);
@@ -143,13 +147,6 @@ fn opens() {
     events::driver_ns();
 }
 
-/// Notes a segment on trial, and the place that asked for it.
-pub fn on_trial(base: u64, caller: *const c_void) {
-    if let Ok(mut trials) = TRIALS.lock() {
-        trials.push((base, caller as usize));
-    }
-}
-
 /// Makes a segment for the place at a return address. `None`: the request must be served as any
 /// other.
 pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
@@ -171,26 +168,37 @@ pub fn segment(bytes: u64, caller: *const c_void) -> Option<u64> {
     } else {
         bytes
     };
-    let address = pool.segment(bytes, first, trust == Trust::Full).ok()?;
-    if trust == Trust::Trial {
-        elastic_sites::tried(caller);
-        on_trial(address, caller);
-    }
-    made(pool, address, bytes);
+    let address = pool.segment(bytes, first, trust == Trust::Full)?;
+    let trial = (trust == Trust::Trial).then_some(caller);
+    trial.inspect(|caller| elastic_sites::tried(*caller));
+    made(pool, address, bytes, trial);
     Some(address)
 }
 
-/// Records a new segment, or a mapped part of a range.
-pub fn made(pool: &OfDevice, address: u64, bytes: u64) {
+/// Records a new segment, or a mapped part of a range. `trial`: the place that asked for it, if a
+/// segment on trial begins there.
+pub fn made(pool: &OfDevice, address: u64, bytes: u64, trial: Option<*const c_void>) {
+    let device = pool.pages().device;
+    let size = bytes.next_multiple_of(PAGE);
+    let freed = Freed {
+        address,
+        requested: bytes,
+        size,
+        device,
+        for_all: true,
+        number: UNNUMBERED,
+    };
+    let trial = trial.map(|caller| caller as usize);
+    lock(&PARTS).insert(address, (freed, trial));
     let grant = Grant {
         address,
         requested: bytes,
-        size: bytes.next_multiple_of(PAGE),
+        size,
         source: Source::Grown,
         after: Stamp::default(),
         number: UNNUMBERED,
     };
-    events::granted_on(&grant, pool.pages().device, Stream::ALL, numbers());
+    events::granted_on(&grant, device, Stream::ALL, numbers());
 }
 
 /// Frees a segment. `None`: no segment begins there.
@@ -206,32 +214,27 @@ fn free_from(pool: &OfDevice, address: u64) -> Option<CUresult> {
         return None;
     }
     let _uncancelled = Uncancelled::new();
-    match pool.free_segment(address, |bytes| left(pool, address, bytes))? {
-        Ok(FreedSegment { trouble, .. }) => {
-            trouble.into_iter().for_each(|why| tell(pool, why));
-            Some(SUCCESS)
-        }
-        Err(error) => Some(error),
-    }
+    let freed = remove(pool, address, false)?;
+    Some(freed.err().unwrap_or(SUCCESS))
 }
 
-/// Records the end of a segment, or of a mapped part of a range.
-pub fn left(pool: &OfDevice, address: u64, bytes: u64) {
-    if let Ok(mut trials) = TRIALS.lock() {
-        trials.retain(|(base, _)| *base != address);
-    }
-    events::freed_on(
-        &Freed {
-            address,
-            requested: bytes,
-            size: bytes.next_multiple_of(PAGE),
-            device: pool.pages().device,
-            for_all: true,
-            number: UNNUMBERED,
-        },
-        Stream::ALL,
-        numbers(),
-    );
+/// Frees a default segment or removes a range, with all parts of it. `None`: no such segment begins
+/// there.
+pub fn remove(pool: &OfDevice, base: u64, is_range: bool) -> Option<Result<(), CUresult>> {
+    let freed = pool.free(base, is_range, |addresses| left(pool, addresses))?;
+    Some(freed.map(|trouble| trouble.into_iter().for_each(|why| tell(pool, why))))
+}
+
+/// Records the end of the segments and mapped parts of ranges that begin at these addresses.
+pub fn left(pool: &OfDevice, addresses: Range<u64>) {
+    let device = pool.pages().device;
+    lock(&PARTS).retain(|address, (freed, _)| {
+        let stays = freed.device != device || !addresses.contains(address);
+        if !stays {
+            events::freed_on(freed, Stream::ALL, numbers());
+        }
+        stays
+    });
 }
 
 /// Notes a tensor that PyTorch announced on a device. `total`: live bytes with it. `stream`: the
@@ -261,14 +264,11 @@ pub fn freed(device: i32, address: u64, bytes: u64, total: u64, is_elsewhere: bo
 
 #[cold]
 fn unusual(pool: &OfDevice, address: u64, allocation: Allocation) {
-    if allocation.proves {
-        let trial = TRIALS.lock().ok().and_then(|mut trials| {
-            let at = trials.iter().position(|(base, _)| *base == address)?;
-            Some(trials.swap_remove(at).1)
-        });
-        if let Some(caller) = trial {
-            elastic_sites::has_announced(caller as *const c_void);
-        }
+    let trial = || lock(&PARTS).get(&address)?.1;
+    if allocation.proves
+        && let Some(caller) = trial()
+    {
+        elastic_sites::has_announced(caller as *const c_void);
     }
     if let Some(trouble) = allocation.trouble {
         tell(pool, trouble);
@@ -341,7 +341,7 @@ pub fn peer(accessor: Context, owner: Context, enabled: bool) -> Result<(), CUre
     }
 }
 
-/// Removes the segments of a context that has ended.
+/// Removes the segments and ranges of a context that has ended.
 pub fn context_gone(gone: Context) {
     let Ok(_making) = MAKING.lock() else { return };
     for pool in all().filter(|pool| pool.pages().context == gone) {
@@ -349,7 +349,8 @@ pub fn context_gone(gone: Context) {
             // The device's next context makes an entry of its own.
             slot.store(ptr::null_mut(), Ordering::Release);
         }
-        pool.end(|address, bytes| left(pool, address, bytes));
+        left(pool, 0..u64::MAX);
+        pool.end();
     }
 }
 

@@ -7,15 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::mem;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use cudarc::driver::sys;
-use gpushim_alloc::Context;
 use gpushim_alloc::elastic::PAGE;
 use gpushim_trace::Class;
 
+use crate::base::lock::lock;
 use crate::base::thread::Uncancelled;
 use crate::cuda::types::{CUresult, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, SUCCESS};
 use crate::memory::elastic::{self, OfDevice};
@@ -35,7 +34,7 @@ struct Promise {
     /// Kinds of handles for other processes that were asked for.
     kinds: sys::CUmemAllocationHandleType,
     flags: sys::CUmemAllocationProp_st__bindgen_ty_1,
-    /// Address that it is mapped at.
+    /// Address that it was mapped at last. `None`: it is *open*.
     mapped: Option<u64>,
 }
 
@@ -47,20 +46,29 @@ struct Reservation {
 }
 
 /// Promises by their handles, the number of the last one, and reservations.
+#[derive(Default)]
 struct Promises {
     all: BTreeMap<u64, Promise>,
     last: u64,
+    /// Bytes of all open promises, by device.
+    open: BTreeMap<i32, u64>,
     reserved: Vec<Reservation>,
 }
 
-static PROMISES: Mutex<Promises> = Mutex::new(Promises {
-    all: BTreeMap::new(),
-    last: 0,
-    reserved: Vec::new(),
-});
+static PROMISES: LazyLock<Mutex<Promises>> = LazyLock::new(Mutex::default);
 
-fn promises() -> MutexGuard<'static, Promises> {
-    PROMISES.lock().unwrap_or_else(PoisonError::into_inner)
+impl Promises {
+    /// Notes that a promise is mapped at an address, or released.
+    fn close(&mut self, promise: Promise) {
+        if promise.mapped.is_none() {
+            *self.open.entry(promise.device).or_default() -= promise.bytes;
+        }
+    }
+}
+
+/// Locks the promises for a handle. `None`: it is none of a promise.
+fn promises(handle: u64) -> Option<MutexGuard<'static, Promises>> {
+    (handle & MARK != 0).then(|| lock(&PROMISES))
 }
 
 /// Notes addresses that the place at a return address has reserved. Their device is that of the
@@ -68,7 +76,7 @@ fn promises() -> MutexGuard<'static, Promises> {
 pub fn reserved(base: u64, bytes: u64, caller: *const c_void) {
     if elastic::is_on() && elastic_sites::trust(caller) != Trust::None {
         let caller = caller as usize;
-        promises().reserved.push(Reservation {
+        lock(&PROMISES).reserved.push(Reservation {
             base,
             bytes,
             caller,
@@ -99,13 +107,12 @@ pub unsafe fn create(
     }
     let _uncancelled = Uncancelled::new();
     let pool = elastic::on(device)?;
-    let mut promises = self::promises();
+    let mut promises = lock(&PROMISES);
     if promises.reserved.is_empty() && !pool.has_ranges() {
         return None;
     }
-    let open = promises.all.values();
-    let open = open.filter(|promise| promise.mapped.is_none() && promise.device == device);
-    if !pool.may_map(open.map(|promise| promise.bytes).sum(), bytes) {
+    let open = promises.open.get(&device).copied().unwrap_or_default();
+    if !pool.may_map(open, bytes) {
         drop(promises);
         let request = Request {
             device: Some(device),
@@ -123,6 +130,7 @@ pub unsafe fn create(
         mapped: None,
     };
     promises.all.insert(made, promise);
+    promises.open.insert(device, open + bytes);
     // SAFETY: not null, and the caller's to be written.
     unsafe { handle.write(made) };
     Some(SUCCESS)
@@ -130,7 +138,10 @@ pub unsafe fn create(
 
 /// Takes a promise back. Mapped parts stay. False: the handle is none of a promise.
 pub fn release(handle: u64) -> bool {
-    handle & MARK != 0 && promises().all.remove(&handle).is_some()
+    promises(handle).is_some_and(|mut promises| {
+        let promise = promises.all.remove(&handle);
+        promise.inspect(|one| promises.close(*one)).is_some()
+    })
 }
 
 /// Writes what a promise was asked for with. False: the handle is none of a promise.
@@ -138,8 +149,8 @@ pub fn release(handle: u64) -> bool {
 /// # Safety
 /// `properties` is null or the caller's to be written.
 pub unsafe fn describe(handle: u64, properties: *mut sys::CUmemAllocationProp) -> bool {
-    let promise = (handle & MARK != 0).then(|| promises().all.get(&handle).copied());
-    let Some(promise) = promise.flatten().filter(|_| !properties.is_null()) else {
+    let promise = promises(handle).and_then(|promises| promises.all.get(&handle).copied());
+    let Some(promise) = promise.filter(|_| !properties.is_null()) else {
         return false;
     };
     let mut told = physical::properties_on(promise.device);
@@ -149,13 +160,24 @@ pub unsafe fn describe(handle: u64, properties: *mut sys::CUmemAllocationProp) -
     true
 }
 
-/// Maps a promise. `None`: the handle is none of a promise.
-pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
-    let mut promises = (handle & MARK != 0).then(self::promises)?;
-    let promise = promises.all.get_mut(&handle)?;
-    promise.mapped = Some(address);
+/// Maps the bytes of a promise from an offset on. The driver maps all of a handle or nothing.
+/// `None`: the handle is none of a promise.
+pub fn map(address: u64, (bytes, offset): (u64, u64), handle: u64) -> Option<CUresult> {
+    let mut promises = promises(handle)?;
+    let promise = *promises.all.get(&handle)?;
     let pool = elastic::at(promise.device)?;
+    if (bytes, offset) != (promise.bytes, 0) {
+        return Some(if bytes == 0 {
+            INVALID_VALUE
+        } else {
+            NOT_SUPPORTED
+        });
+    }
+    promises.close(promise);
+    let mapped = Some(address);
+    promises.all.insert(handle, Promise { mapped, ..promise });
     let _uncancelled = Uncancelled::new();
+    let mut trial = None;
     let around = |one: &Reservation| (one.base..one.base + one.bytes).contains(&address);
     if let Some(at) = promises.reserved.iter().position(around) {
         let Reservation {
@@ -165,13 +187,11 @@ pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
         } = promises.reserved.swap_remove(at);
         let is_trusted = elastic_sites::trust(caller as *const c_void) == Trust::Full;
         pool.add_range(base, bytes, is_trusted);
-        if !is_trusted {
-            elastic::on_trial(base, caller as *const c_void);
-        }
+        trial = (!is_trusted && base == address).then_some(caller as *const c_void);
     }
     Some(match pool.map(address, bytes) {
         Some(true) => {
-            elastic::made(pool, address, bytes);
+            elastic::made(pool, address, bytes, trial);
             SUCCESS
         }
         Some(false) => OUT_OF_MEMORY,
@@ -185,7 +205,7 @@ pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
 /// # Safety
 /// `shared` is null or the caller's to be written, for a kind of handle that is a descriptor.
 pub unsafe fn export(shared: *mut c_void, handle: u64, kind: u32) -> Option<CUresult> {
-    let promises = (handle & MARK != 0).then(self::promises)?;
+    let promises = promises(handle)?;
     let Promise {
         bytes,
         kinds,
@@ -212,7 +232,7 @@ pub fn unmap(address: u64, bytes: u64) -> Option<CUresult> {
     let _uncancelled = Uncancelled::new();
     Some(match pool.unmap(address, bytes)? {
         Ok(()) => {
-            elastic::left(pool, address, bytes);
+            elastic::left(pool, address..address.saturating_add(bytes));
             SUCCESS
         }
         Err(error) => error,
@@ -253,26 +273,10 @@ pub unsafe fn allow(
 /// # Errors
 /// The driver's, if the work that may use the range cannot be waited for.
 pub fn unreserved(base: u64) -> Result<(), CUresult> {
-    promises().reserved.retain(|one| one.base != base);
+    lock(&PROMISES).reserved.retain(|one| one.base != base);
     let _uncancelled = Uncancelled::new();
-    let removed = elastic::all().find_map(|pool| pool.remove_range(base));
+    let removed = elastic::all().find_map(|pool| elastic::remove(pool, base, true));
     removed.unwrap_or(Ok(()))
-}
-
-/// Removes the ranges and segments of a context that has ended.
-pub fn context_gone(gone: Context) {
-    let of_context = |pool: &&OfDevice| pool.pages().context == gone;
-    let ended: Vec<_> = elastic::all().filter(of_context).collect();
-    elastic::context_gone(gone);
-    for pool in ended {
-        let mut promises = promises();
-        let all = promises.all.values_mut();
-        for promise in all.filter(|promise| promise.device == pool.pages().device) {
-            if let Some(address) = promise.mapped.take() {
-                elastic::left(pool, address, mem::take(&mut promise.bytes));
-            }
-        }
-    }
 }
 
 /// True if an address is in a mapped part of a range.

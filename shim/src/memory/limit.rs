@@ -11,11 +11,12 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::{iter, mem};
 
 use gpushim_alloc::Context;
 
+use crate::base::lock::lock;
 use crate::base::settings;
 use crate::cuda::devices;
 use crate::memory::ledger::{self, Part};
@@ -111,10 +112,6 @@ struct Holding {
 
 static HOLDINGS: LazyLock<Mutex<HashMap<Key, Holding>>> = LazyLock::new(Mutex::default);
 
-fn holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
-    HOLDINGS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Limit in bytes per device, if there is one.
 pub fn limit() -> Option<u64> {
     settings::config().limit.map(|limit| limit.bytes)
@@ -171,7 +168,7 @@ impl Claim {
 
     fn enter(&mut self, key: Key, bytes: u64) {
         let device = self.device;
-        let mut holdings = holdings();
+        let mut holdings = lock(&HOLDINGS);
         let known = holdings.entry(key).or_insert(Holding {
             device,
             bytes: 0,
@@ -212,7 +209,7 @@ pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim
     let Some(limit) = limit() else {
         return Some(Claim::none());
     };
-    let turn = may_share.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
+    let turn = may_share.then(|| lock(&TURN));
     let bytes = granules(bytes);
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
     let is_taken = match Part::of(device) {
@@ -231,7 +228,7 @@ pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim
 
 /// Adds a user of memory. False: the memory is not counted.
 pub fn share(place: Place) -> bool {
-    let mut holdings = holdings();
+    let mut holdings = lock(&HOLDINGS);
     let known = holdings.get_mut(&place.0);
     known.map(|known| known.users += 1).is_some()
 }
@@ -242,7 +239,7 @@ pub fn give(place: Place) {
     if limit().is_none() {
         return;
     }
-    let mut holdings = holdings();
+    let mut holdings = lock(&HOLDINGS);
     for key in place.keys() {
         let Entry::Occupied(mut known) = holdings.entry(key) else {
             continue;
@@ -261,7 +258,7 @@ pub fn give(place: Place) {
 
 /// Removes the memory of a context that has ended.
 pub fn context_gone(context: Context) {
-    holdings().retain(|key, held| {
+    lock(&HOLDINGS).retain(|key, held| {
         let stays = !key.ends_with(context);
         if !stays {
             of(held.device).fetch_sub(held.bytes, Ordering::AcqRel);
@@ -281,7 +278,7 @@ pub fn shrink(place: Place, most: u64) {
 }
 
 fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
-    if let Some(known) = holdings().get_mut(&place.0) {
+    if let Some(known) = lock(&HOLDINGS).get_mut(&place.0) {
         let before = known.bytes;
         known.bytes = bytes(before);
         of(known.device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
@@ -325,7 +322,7 @@ pub fn uses(device: i32, uses: u64) {
     if Part::of(device).is_none() {
         return;
     }
-    let mut holdings = holdings();
+    let mut holdings = lock(&HOLDINGS);
     let known = holdings.entry(Key::Uncounted(device)).or_insert(Holding {
         device,
         bytes: 0,

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
+
+use crate::base::lock::lock;
 
 /// Memory that is mapped at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,24 +31,16 @@ struct Memory {
     plain: BTreeMap<u64, u32>,
 }
 
-static MEMORY: Mutex<Memory> = Mutex::new(Memory {
-    mapped: BTreeMap::new(),
-    last: 0,
-    plain: BTreeMap::new(),
-});
-
-fn memory() -> MutexGuard<'static, Memory> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(Mutex::default);
 
 /// Notes a handle that the program got for memory that it asked for without descriptors.
 pub fn made_plain(handle: u64) {
-    memory().plain.insert(handle, 1);
+    lock(&MEMORY).plain.insert(handle, 1);
 }
 
 /// Notes that the program got a handle of the memory at an address.
 pub fn retained(handle: u64, address: u64) {
-    let mut memory = memory();
+    let mut memory = lock(&MEMORY);
     if memory
         .around(address)
         .is_some_and(|(_, mapping)| mapping.is_plain)
@@ -58,7 +52,7 @@ pub fn retained(handle: u64, address: u64) {
 /// Takes a handle from the program before its release: the driver may then use its number again.
 /// True if the handle was plain, for [`made_plain_again`].
 pub fn released(handle: u64) -> bool {
-    let mut memory = memory();
+    let mut memory = lock(&MEMORY);
     let Some(times) = memory.plain.get_mut(&handle) else {
         return false;
     };
@@ -71,12 +65,12 @@ pub fn released(handle: u64) -> bool {
 
 /// Returns a handle to the program whose release the driver refused.
 pub fn made_plain_again(handle: u64) {
-    *memory().plain.entry(handle).or_default() += 1;
+    *lock(&MEMORY).plain.entry(handle).or_default() += 1;
 }
 
 /// True if the program asked for the memory of a handle without descriptors.
 pub fn is_plain(handle: u64) -> bool {
-    memory().plain.contains_key(&handle)
+    lock(&MEMORY).plain.contains_key(&handle)
 }
 
 /// True if the program asked for the memory at an address without descriptors.
@@ -86,7 +80,7 @@ pub fn is_plain_at(address: u64) -> bool {
 
 /// Notes memory of a handle that the program mapped.
 pub fn mapped(address: u64, bytes: u64, handle: u64) {
-    let mut memory = memory();
+    let mut memory = lock(&MEMORY);
     memory.last += 1;
     let mapping = Mapping {
         bytes,
@@ -99,7 +93,7 @@ pub fn mapped(address: u64, bytes: u64, handle: u64) {
 /// Removes and returns the mappings that begin in a range, before the driver unmaps them: other
 /// memory may be mapped there at once.
 pub fn take(range: Range<u64>) -> Vec<(u64, Mapping)> {
-    let mut memory = memory();
+    let mut memory = lock(&MEMORY);
     let taken = memory.within(range);
     for (at, _) in &taken {
         memory.mapped.remove(at);
@@ -109,22 +103,23 @@ pub fn take(range: Range<u64>) -> Vec<(u64, Mapping)> {
 
 /// Adds mappings again that the driver did not unmap.
 pub fn restore(mappings: Vec<(u64, Mapping)>) {
-    memory().mapped.extend(mappings);
+    lock(&MEMORY).mapped.extend(mappings);
 }
 
 /// Finds the mapping that contains an address, with its first address.
 pub fn around(address: u64) -> Option<(u64, Mapping)> {
-    memory().around(address)
+    lock(&MEMORY).around(address)
 }
 
 /// Returns the first address of the next mapping that begins at an address or behind it.
 pub fn next(address: u64) -> Option<u64> {
-    memory().mapped.range(address..).next().map(|(at, _)| *at)
+    let memory = lock(&MEMORY);
+    memory.mapped.range(address..).next().map(|(at, _)| *at)
 }
 
 /// Returns the mappings that begin in a range, in the order of their addresses.
 pub fn within(range: Range<u64>) -> Vec<(u64, Mapping)> {
-    memory().within(range)
+    lock(&MEMORY).within(range)
 }
 
 impl Memory {

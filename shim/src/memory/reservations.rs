@@ -2,27 +2,27 @@
 //! program's own calls for mapped memory must not reach them.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::base::lock::lock;
 
 /// Bytes of each range, by its first address.
 static RANGES: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 
 /// Adds a range of this many bytes that the driver has reserved.
 pub fn add(base: u64, bytes: u64) {
-    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    ranges.insert(base, bytes);
+    lock(&RANGES).insert(base, bytes);
 }
 
 /// Removes the range that begins at an address, before it is given back to the driver.
 pub fn remove(base: u64) {
-    let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    ranges.remove(&base);
+    lock(&RANGES).remove(&base);
 }
 
 /// True if any of `bytes` bytes from an address on are reserved.
 pub fn overlap(address: u64, bytes: u64) -> bool {
     let last = address.saturating_add(bytes.saturating_sub(1));
-    let ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let ranges = lock(&RANGES);
     let before = ranges.range(..=last).next_back();
     before.is_some_and(|(base, size)| address < base.saturating_add(*size))
 }

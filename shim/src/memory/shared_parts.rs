@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 use gpushim_alloc::Driver;
 use gpushim_ipc::Token;
 
 use crate::base::boundary;
+use crate::base::lock::lock;
 use crate::base::thread::Uncancelled;
 use crate::cuda::device;
 use crate::cuda::types::{CUresult, INVALID_VALUE, OUT_OF_MEMORY, SUCCESS};
@@ -23,6 +24,7 @@ use crate::memory::{elastic, ipc_export, ipc_import};
 const MARK: u64 = 3 << 62;
 
 /// Tokens by the handles that the program has for them, and memory that is mapped for them.
+#[derive(Default)]
 struct Imports {
     tokens: BTreeMap<u64, Token>,
     last: u64,
@@ -30,15 +32,7 @@ struct Imports {
     mapped: BTreeMap<u64, (u64, u64)>,
 }
 
-static IMPORTS: Mutex<Imports> = Mutex::new(Imports {
-    tokens: BTreeMap::new(),
-    last: 0,
-    mapped: BTreeMap::new(),
-});
-
-fn imports() -> MutexGuard<'static, Imports> {
-    IMPORTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static IMPORTS: LazyLock<Mutex<Imports>> = LazyLock::new(Mutex::default);
 
 /// Makes a descriptor of the part that is mapped at an address. The range keeps all its memory from
 /// then on.
@@ -60,7 +54,7 @@ pub fn import(descriptor: RawFd) -> Option<u64> {
     // SAFETY: the program's descriptor, which it keeps open during its call.
     let file = (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })?;
     let token = Token::from_file(file)?;
-    let mut imports = imports();
+    let mut imports = lock(&IMPORTS);
     imports.last += 1;
     let handle = MARK | imports.last;
     imports.tokens.insert(handle, token);
@@ -69,7 +63,7 @@ pub fn import(descriptor: RawFd) -> Option<u64> {
 
 /// Maps the part of a handle, for the device that is current. `None`: the handle is none of a part.
 pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
-    let token = (handle & MARK == MARK).then(|| imports().tokens.get(&handle).copied())??;
+    let token = (handle & MARK == MARK).then(|| lock(&IMPORTS).tokens.get(&handle).copied())??;
     let _uncancelled = Uncancelled::new();
     boundary::prepare();
     if token.bytes != bytes {
@@ -77,7 +71,7 @@ pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
     }
     Some(match ipc_import::fetch_at(&token, address) {
         Ok(memory) => {
-            imports().mapped.insert(address, memory);
+            lock(&IMPORTS).mapped.insert(address, memory);
             SUCCESS
         }
         Err(error) => error,
@@ -86,7 +80,7 @@ pub fn map(address: u64, bytes: u64, handle: u64) -> Option<CUresult> {
 
 /// Unmaps parts that are mapped in a range of addresses. `None`: there are none.
 pub fn unmap(address: u64, bytes: u64) -> Option<CUresult> {
-    let mut imports = imports();
+    let mut imports = lock(&IMPORTS);
     let within = imports.mapped.range(address..address.saturating_add(bytes));
     let within: Vec<(u64, (u64, u64))> = within.map(|(at, memory)| (*at, *memory)).collect();
     (!within.is_empty()).then_some(())?;
@@ -103,5 +97,5 @@ pub fn unmap(address: u64, bytes: u64) -> Option<CUresult> {
 
 /// Takes a handle of a part back. Mapped memory stays. False: the handle is none of a part.
 pub fn release(handle: u64) -> bool {
-    handle & MARK == MARK && imports().tokens.remove(&handle).is_some()
+    handle & MARK == MARK && lock(&IMPORTS).tokens.remove(&handle).is_some()
 }

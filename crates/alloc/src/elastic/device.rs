@@ -1,7 +1,6 @@
 //! The elastic segments of one device.
 
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::memory::Memories;
 use super::open_captures::OpenCaptures;
 use super::pages::{PAGE, Pages};
-use super::piece::Piece;
 use super::request::Wanted;
-use super::segment::Segment;
 use super::state::State;
-use super::types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+use super::types::{Allocation, Found, Mode, Stats, Trouble};
 use crate::driver::Driver;
 use crate::handles::Context;
 use crate::policy::TICKS_TO_DECAY;
@@ -48,152 +45,6 @@ impl<D: Driver> Elastic<D> {
     /// Returns the device and its driver.
     pub fn pages(&self) -> &Pages<D> {
         &self.pages
-    }
-
-    /// Reserves a range of addresses, without memory, whose first tensor has up to `first` bytes.
-    /// If the caller is not `trusted` to announce its tensors, all pages get memory. They keep it
-    /// until a tensor is announced at the beginning of the range.
-    ///
-    /// # Errors
-    /// - Out of memory if that tensor does not fit beside all memory in use, as the driver would
-    ///   answer.
-    /// - Out of memory if an untrusted caller's range cannot get all its memory.
-    /// - Off after a wrong announcement, or if the driver's addresses do not begin on a page.
-    /// - The driver's error.
-    pub fn segment(&self, bytes: u64, first: u64, trusted: bool) -> Result<u64, Refusal<D::Error>> {
-        let mut state = self.lock();
-        if state.is_off {
-            return Err(Refusal::Off);
-        }
-        let reserved = bytes.max(1).next_multiple_of(PAGE);
-        let wanted = first.clamp(1, reserved).next_multiple_of(PAGE);
-        if !self.has_room(&state, wanted) {
-            return Err(Refusal::Driver(D::OUT_OF_MEMORY));
-        }
-        let base = self.pages.reserve(reserved).map_err(Refusal::Driver)?;
-        if !base.is_multiple_of(PAGE) {
-            // Segments are found by their pages.
-            self.pages.unreserve(base, reserved);
-            return Err(Refusal::Off);
-        }
-        state.last += 1;
-        let segment = Segment::new(base, bytes.max(1), state.last, !trusted);
-        let pages = segment.all();
-        state.segments.insert(segment);
-        if rules::must_keep_unproven(!trusted)
-            && state
-                .back(&self.pages, base, pages, Wanted::UNNEEDED)
-                .missing
-                > 0
-        {
-            self.remove(&mut state, base);
-            return Err(Refusal::Driver(D::OUT_OF_MEMORY));
-        }
-        Ok(base)
-    }
-
-    /// True if a tensor of this size fits beside the memory in use, also of other processes that
-    /// free some.
-    pub(super) fn has_room(&self, state: &State<D::Event>, bytes: u64) -> bool {
-        let fits = || {
-            let room = self.pages.room();
-            let fits = room >= bytes || room.saturating_add(state.available()) >= bytes;
-            rules::may_have_segment(fits)
-        };
-        let missing = || bytes.saturating_sub(state.available());
-        fits()
-            || self.pages.make_room() && fits()
-            || self.pages.make_room_elsewhere(missing()) && fits()
-    }
-
-    /// Frees a segment, after all work that may use it. `leaves` gets its bytes before another
-    /// segment can have its address. `None`: no segment begins there.
-    ///
-    /// # Errors
-    /// The driver's, if that work cannot be waited for. The segment stays.
-    pub fn free_segment(
-        &self,
-        address: u64,
-        leaves: impl FnOnce(u64),
-    ) -> Option<Result<FreedSegment, D::Error>> {
-        let mut state = self.lock();
-        let segment = state.segments.get(address)?;
-        let (bytes, is_live) = (segment.bytes, !segment.tensors.is_empty());
-        if let Err(error) = self.finish(&mut state) {
-            return Some(Err(error));
-        }
-        leaves(bytes);
-        let trouble = (is_live && !state.is_off).then_some(Trouble::FreedLive(address));
-        self.remove(&mut state, address);
-        if trouble.is_some() {
-            state.switch_off(&self.pages);
-        }
-        Some(Ok(FreedSegment { bytes, trouble }))
-    }
-
-    /// Waits for all work that may use segments.
-    pub(super) fn finish(&self, state: &mut State<D::Event>) -> Result<(), D::Error> {
-        if rules::must_wait_for_segment() {
-            self.pages.drain()?;
-        }
-        let now = state.clock;
-        state.fences.all_over(&self.pages, now);
-        Ok(())
-    }
-
-    /// Removes a segment that no work uses, and its addresses if they were reserved for it.
-    pub(super) fn remove(&self, state: &mut State<D::Event>, base: u64) {
-        let Some(segment) = state.segments.get(base) else {
-            return;
-        };
-        let (pages, reserved) = (segment.all(), segment.reserved());
-        let is_clear = self.leave(state, base, pages);
-        state.segments.remove(base);
-        if is_clear && !state.reserved.iter().any(|range| range.base == base) {
-            self.pages.unreserve(base, reserved);
-        }
-    }
-
-    /// Takes the memory of pages that no work uses. Memory that no other piece is mapped at is given
-    /// back to the driver. A piece stays if it must keep its memory and also has mapped pages
-    /// beside these. False if the driver refuses to unmap some.
-    pub(super) fn leave(
-        &self,
-        state: &mut State<D::Event>,
-        base: u64,
-        pages: Range<usize>,
-    ) -> bool {
-        let mut is_clear = true;
-        let mut at = pages.start;
-        while let Some(segment) = state.segments.get_mut(base)
-            && let Some((first, piece)) = segment.next_piece(at..pages.end)
-        {
-            let piece = *piece;
-            at = first + piece.pages;
-            let beside = segment.any_mapped(first..pages.start.max(first))
-                || segment.any_mapped(pages.end.min(at)..at);
-            let must_keep = piece.must_keep() || segment.keeps_all() || state.is_off;
-            if rules::must_stay_beside(beside && must_keep) {
-                continue;
-            }
-            let address = segment.address(first);
-            segment.take(address);
-            if state.leave_for_good(&self.pages, address, piece.memory) {
-                continue;
-            }
-            is_clear = false;
-            // It is still mapped there, for the next tensor at it.
-            if let Some(segment) = state.segments.get_mut(base) {
-                let piece = Piece {
-                    owns_memory: false,
-                    tensors: 0,
-                    is_pinned: false,
-                    ..piece
-                };
-                segment.put(first, piece);
-            }
-        }
-        is_clear
     }
 
     /// Gives memory to the pages of a tensor that the allocator above hands out next.
@@ -410,20 +261,17 @@ impl<D: Driver> Elastic<D> {
         Some(self.state.try_lock()?.stats())
     }
 
-    /// Removes all segments and ranges, as their context has ended with all work in it. `leaves` gets
-    /// the address and the bytes of each segment that is in no range.
-    pub fn end(&self, mut leaves: impl FnMut(u64, u64)) {
+    /// Removes all segments and ranges, as their context has ended with all work in it.
+    pub fn end(&self) {
         let mut state = self.lock();
         state.fences.clear(&self.pages);
-        let all = state.segments.values();
-        let all: Vec<(u64, u64)> = all.map(|segment| (segment.base, segment.bytes)).collect();
-        for (base, bytes) in all {
-            if !state.reserved.iter().any(|range| range.base == base) {
-                leaves(base, bytes);
-            }
-            self.remove(&mut state, base);
-        }
-        state.reserved.clear();
+        let all: Vec<u64> = state
+            .segments
+            .values()
+            .map(|segment| segment.base)
+            .collect();
+        all.into_iter()
+            .for_each(|base| self.remove(&mut state, base));
         // Memory that the driver refused to unmap ends with the process.
         state.memories = Memories::new();
     }

@@ -11,12 +11,17 @@ pub(super) struct Held {
     /// Bytes that the segments hold.
     pub now: u64,
     /// Bytes that some piece has.
-    kept: u64,
+    pub kept: u64,
     /// Most bytes that pieces had at a time.
     most: u64,
 }
 
 impl Held {
+    /// Bytes that no piece has.
+    pub fn spare(&self) -> u64 {
+        self.now.saturating_sub(self.kept)
+    }
+
     /// Changes the bytes that pieces have by `more`.
     pub fn keep(&mut self, more: i64) {
         self.kept = self.kept.saturating_add_signed(more);

@@ -35,7 +35,6 @@ mod pages;
 mod piece;
 mod ranges;
 mod request;
-mod reserved;
 mod segment;
 mod segments;
 mod sources;
@@ -46,4 +45,4 @@ mod types;
 
 pub use device::Elastic;
 pub use pages::{Handle, PAGE, Pages};
-pub use types::{Allocation, Found, FreedSegment, Mode, Refusal, Stats, Trouble};
+pub use types::{Allocation, Found, Mode, Stats, Trouble};

@@ -10,7 +10,11 @@ use crate::rules;
 /// A range of addresses that the allocator above cuts up.
 pub(super) struct Segment {
     pub base: u64,
-    /// Bytes that were requested.
+    /// Bytes of its addresses, of which parts are mapped.
+    pub range: u64,
+    /// True if this library reserved the addresses and frees them. False: the allocator above does.
+    pub is_ours: bool,
+    /// Bytes up to the end of its last part.
     pub bytes: u64,
     /// Number that no other segment has or had.
     pub number: u64,
@@ -33,23 +37,23 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Creates a segment of this many bytes, without memory. All its pages are mapped.
-    pub fn new(base: u64, bytes: u64, number: u64, is_unproven: bool) -> Self {
-        let mut segment = Segment {
+    /// Creates a segment in a range of addresses, without parts. It has its first page, by which it
+    /// is found.
+    pub fn new(base: u64, range: u64, number: u64) -> Self {
+        Segment {
             base,
+            range,
+            is_ours: false,
             bytes: 0,
             number,
-            pages: Vec::new(),
-            pieces: Vec::new(),
-            mapped: Vec::new(),
+            pages: vec![None],
+            pieces: vec![None],
+            mapped: vec![false],
             tensors: BTreeMap::new(),
             is_pinned: false,
             is_incomplete: false,
-            is_unproven,
-        };
-        segment.grow(bytes);
-        segment.set_mapped(segment.all(), true);
-        segment
+            is_unproven: false,
+        }
     }
 
     /// Extends it to this many bytes, without memory. The new pages are not mapped.
@@ -103,9 +107,14 @@ impl Segment {
         self.index(address)..end.min(self.pages.len())
     }
 
-    /// Bytes of reserved addresses: whole pages.
-    pub fn reserved(&self) -> u64 {
-        self.pages.len() as u64 * PAGE
+    /// First address behind its last page.
+    pub fn end(&self) -> u64 {
+        self.address(self.pages.len())
+    }
+
+    /// True if its addresses contain these bytes.
+    pub fn has(&self, address: u64, bytes: u64) -> bool {
+        address >= self.base && address - self.base + bytes <= self.range
     }
 
     /// True if a live tensor shares any of these bytes.

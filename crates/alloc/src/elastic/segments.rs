@@ -29,15 +29,15 @@ impl Segments {
         self.places[place] = Some(segment);
     }
 
-    /// Extends the segment that begins at an address to this many bytes. The new pages are not
-    /// mapped.
+    /// Extends the segment that begins at an address to this many bytes, if it has fewer. The new
+    /// pages are not mapped.
     pub fn grow(&mut self, base: u64, bytes: u64) {
-        let Some(segment) = self.get_mut(base) else {
+        let Some(segment) = self.get_mut(base).filter(|segment| segment.bytes < bytes) else {
             return;
         };
-        let first = (base + segment.reserved()) / PAGE;
+        let first = segment.end() / PAGE;
         segment.grow(bytes);
-        let end = (base + segment.reserved()) / PAGE;
+        let end = segment.end() / PAGE;
         if let Some(&place) = self.by_page.get(&(base / PAGE)) {
             self.by_page.extend((first..end).map(|page| (page, place)));
         }
@@ -85,7 +85,7 @@ impl Segments {
     pub fn reach(&self, address: u64, bytes: u64) -> bool {
         let end = address.saturating_add(bytes);
         let mut all = self.values();
-        all.any(|segment| segment.base < end && address < segment.base + segment.reserved())
+        all.any(|segment| segment.base < end && address < segment.end())
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Segment> {
@@ -99,6 +99,5 @@ impl Segments {
 
 /// Numbers of a segment's pages.
 fn pages(segment: &Segment) -> impl Iterator<Item = u64> + use<> {
-    let first = segment.base / PAGE;
-    first..first + segment.reserved() / PAGE
+    segment.base / PAGE..segment.end() / PAGE
 }

@@ -11,7 +11,6 @@ use super::open_captures::OpenCaptures;
 use super::pages::{PAGE, Pages};
 use super::piece::{self, Piece};
 use super::request::Wanted;
-use super::reserved::Reserved;
 use super::segment::Segment;
 use super::segments::Segments;
 use super::types::{Allocation, Found, Mode, Stats, Trouble};
@@ -34,8 +33,6 @@ const EAGER: u32 = 64;
 pub(super) struct State<E> {
     pub mode: Mode,
     pub segments: Segments,
-    /// Addresses that the allocator above reserved itself. The segment there begins where they do.
-    pub reserved: Vec<Reserved>,
     pub memories: Memories,
     pub fences: Fences<E>,
     pub live_sum: LiveSum,
@@ -69,7 +66,6 @@ impl<E: Copy> State<E> {
         State {
             mode,
             segments: Segments::default(),
-            reserved: Vec::new(),
             memories: Memories::new(),
             fences: Fences::default(),
             live_sum: LiveSum::default(),
@@ -181,8 +177,7 @@ impl<E: Copy> State<E> {
             let reaches = self.segments.reach(address, bytes);
             return reaches.then_some(Trouble::Straddles(address));
         };
-        if address + bytes > segment.base + segment.reserved()
-            || !segment.are_mapped(segment.pages_of(address, bytes))
+        if address + bytes > segment.end() || !segment.are_mapped(segment.pages_of(address, bytes))
         {
             return Some(Trouble::Straddles(address));
         }
@@ -310,14 +305,22 @@ impl<E: Copy> State<E> {
         if self.is_off {
             return 0;
         }
-        let is_capturing = self.is_capturing();
-        let spare = self.memories.spare().map(|(_, memory)| memory);
-        // During a capture no single event can be waited for.
-        let usable = |left: u64| !is_capturing || self.fences.is_over(left);
-        let spare = spare.filter(|memory| usable(memory.left));
-        let idle = self.idle().filter(|piece| usable(piece.left));
-        let idle = idle.map(|piece| self.memories.at(piece.memory).on_device());
-        spare.map(Memory::on_device).chain(idle).sum()
+        // Once a request has lacked memory, no piece is idle.
+        let idle = self.keeps_idle.then(|| self.idle()).into_iter().flatten();
+        let idle = idle.map(|piece| (piece.left, self.memories.at(piece.memory)));
+        if !self.is_capturing() {
+            let idle = idle.map(|(_, memory)| memory.on_device());
+            return self.memories.held.spare() + idle.sum::<u64>();
+        }
+        // No single event can be waited for.
+        let spare = self
+            .memories
+            .spare()
+            .map(|(_, memory)| (memory.left, memory));
+        let usable = spare
+            .chain(idle)
+            .filter(|(left, _)| self.fences.is_over(*left));
+        usable.map(|(_, memory)| memory.on_device()).sum()
     }
 
     /// Gives memory, which is in no list, to the piece at an address.
@@ -369,23 +372,20 @@ impl<E: Copy> State<E> {
     }
 
     pub fn stats(&self) -> Stats {
+        let held = self.memories.held;
+        let bytes = |piece: &Piece| self.memories.at(piece.memory).on_device();
+        let idle: u64 = self.idle().map(bytes).sum();
+        let all = self.memories.all();
         let mut stats = Stats {
+            held: held.now,
+            in_use: held.kept - idle,
+            spare: held.spare() + idle,
+            on_host: all
+                .map(|memory| memory.handle.bytes - memory.on_device())
+                .sum(),
             moves: self.moves,
             ..Stats::default()
         };
-        for memory in self.memories.all() {
-            let bytes = memory.on_device();
-            stats.held += bytes;
-            stats.on_host += memory.handle.bytes - bytes;
-            match memory.owner {
-                Some(_) => stats.in_use += bytes,
-                None => stats.spare += bytes,
-            }
-        }
-        for piece in self.idle() {
-            let bytes = self.memories.at(piece.memory).on_device();
-            (stats.in_use, stats.spare) = (stats.in_use - bytes, stats.spare + bytes);
-        }
         for segment in self.segments.values() {
             stats.segments += segment.mapped_bytes();
             let own = segment.pieces().filter(|(_, piece)| {
@@ -397,7 +397,8 @@ impl<E: Copy> State<E> {
             });
             stats.pinned += PAGE * stays.map(|(_, piece)| piece.pages as u64).sum::<u64>();
         }
-        debug_assert_eq!(stats.held, self.memories.held.now);
+        let of_device = |(_, memory): (Id, &Memory)| memory.on_device();
+        debug_assert_eq!(held.spare(), self.memories.spare().map(of_device).sum());
         stats
     }
 }

@@ -31,7 +31,7 @@ pub enum Trouble {
     Overlaps(u64),
     /// A tensor lies in a segment in part only, or where a range is not mapped.
     Straddles(u64),
-    /// A segment was freed with a tensor in it.
+    /// A segment was freed with a tensor in it, or the addresses of a range.
     FreedLive(u64),
 }
 
@@ -69,25 +69,6 @@ pub struct Allocation {
     pub on_host: u32,
     /// Pages that got no memory at all.
     pub missing: u32,
-    /// First error in the announcements, reported once. No memory becomes spare after it.
-    pub trouble: Option<Trouble>,
-}
-
-/// Reason why a segment is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal<E> {
-    /// No segments are served: an announcement was wrong, or the driver's addresses do not begin on
-    /// a page.
-    Off,
-    /// The driver's error. It is out of memory if the bytes do not fit beside the memory in use.
-    Driver(E),
-}
-
-/// A segment that was freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreedSegment {
-    /// Bytes that were requested.
-    pub bytes: u64,
     /// First error in the announcements, reported once. No memory becomes spare after it.
     pub trouble: Option<Trouble>,
 }

@@ -13,9 +13,8 @@ use crate::cuda::{attached, context, device, primary};
 use crate::hooks::driver::hook::driver_hooks;
 use crate::memory::passthrough::Taken;
 use crate::memory::{
-    capture_notices, context_drain, context_pools, device_memory, elastic, elastic_ranges,
-    ipc_import, ledger, limit, owner, passthrough, peer_access, peer_work, pool_life, registry,
-    threshold,
+    capture_notices, context_drain, context_pools, device_memory, elastic, ipc_import, ledger,
+    limit, owner, passthrough, peer_access, peer_work, pool_life, registry, threshold,
 };
 use crate::record::events;
 
@@ -32,7 +31,7 @@ fn ended(handle: u64, forwarded: Vec<(u64, Taken)>) {
     context::ended(ended);
     limit::context_gone(ended);
     capture_notices::context_gone(ended);
-    elastic_ranges::context_gone(ended);
+    elastic::context_gone(ended);
     peer_access::gone(ended);
     ipc_import::context_gone(ended);
     attached::none(ended);

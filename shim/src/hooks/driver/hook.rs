@@ -20,64 +20,56 @@ unsafe impl Sync for Hook {}
 /// Each `fn name(args) body` makes the exported function `name` and an entry in the module's
 /// `HOOKS`. The function runs `body`, unless the shim is bypassed or the driver is calling itself.
 /// Then it calls `cuda::functions::real::name` with its arguments.
+///
+/// In `fn name(args) => inner, register, |caller| body` the body gets the address of its caller, by
+/// the function `inner` and a register ([`door`](crate::hooks::door)).
 macro_rules! driver_hooks {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $args:tt $(=> $inner:ident, $register:tt, |$caller:ident|)? $body:block
+    )*) => {
         /// The hooks of this family.
         pub static HOOKS: &[$crate::hooks::driver::hook::Hook] = &[$($crate::hooks::driver::hook::Hook {
             function: &$crate::cuda::functions::slots::$name,
             ours: $name as *const std::ffi::c_void,
         }),*];
-        $(
+        $($crate::hooks::driver::hook::driver_hook! {
             $(#[$doc])*
-            ///
-            /// # Safety
-            /// The contract of the driver's function of this name.
-            #[allow(non_snake_case)]
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($arg: $ty),*) -> CUresult {
-                if $crate::base::thread::inside() {
-                    // SAFETY: the caller's arguments, unchanged.
-                    return unsafe { $crate::cuda::functions::real::$name($($arg),*) };
-                }
-                $crate::hooks::entry::serve(
-                    // SAFETY: the caller's arguments, unchanged.
-                    || unsafe { $crate::cuda::functions::real::$name($($arg),*) },
-                    || $body,
-                )
-            }
-        )*
+            fn $name $args $(=> $inner, $register, |$caller|)? $body
+        })*
     };
 }
 pub(crate) use driver_hooks;
 
-/// Declares hooks as [`driver_hooks`], whose bodies need the address of their caller. The named
-/// register gets it ([`door`](crate::hooks::door)). The list of the hooks is `DOORS`.
-macro_rules! driver_doors {
-    ($(
-        $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) => $inner:ident, $register:tt, |$caller:ident| $body:block
-    )*) => {
-        /// The hooks that know their caller.
-        pub static DOORS: &[$crate::hooks::driver::hook::Hook] = &[$($crate::hooks::driver::hook::Hook {
-            function: &$crate::cuda::functions::slots::$name,
-            ours: $name as *const std::ffi::c_void,
-        }),*];
-        $(
-            $crate::hooks::door::door! {
-                $(#[$doc])*
-                #[allow(non_snake_case)]
-                fn $name($($arg: $ty),*) => $inner, $register
-            }
-
-            unsafe extern "C" fn $inner($($arg: $ty,)* $caller: *const std::ffi::c_void) -> CUresult {
-                // SAFETY: the caller's arguments, unchanged.
-                let driver = || unsafe { $crate::cuda::functions::real::$name($($arg),*) };
-                if $crate::base::thread::inside() {
-                    return driver();
-                }
-                $crate::hooks::entry::serve(driver, || $body)
-            }
-        )*
+/// Defines the function of one hook of [`driver_hooks`].
+macro_rules! driver_hook {
+    ($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The contract of the driver's function of this name.
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> CUresult {
+            // SAFETY: the caller's arguments, unchanged.
+            let driver = || unsafe { $crate::cuda::functions::real::$name($($arg),*) };
+            $crate::hooks::entry::serve_call(driver, || $body)
+        }
+    };
+    (
+        $(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?)
+        => $inner:ident, $register:tt, |$caller:ident| $body:block
+    ) => {
+        $crate::hooks::door::door! {
+            $(#[$doc])*
+            #[allow(non_snake_case)]
+            fn $name($($arg: $ty),*) => $inner, $register
+        }
+        unsafe extern "C" fn $inner($($arg: $ty,)* $caller: *const std::ffi::c_void) -> CUresult {
+            // SAFETY: the caller's arguments, unchanged.
+            let driver = || unsafe { $crate::cuda::functions::real::$name($($arg),*) };
+            $crate::hooks::entry::serve_call(driver, || $body)
+        }
     };
 }
-pub(crate) use driver_doors;
+pub(crate) use driver_hook;

@@ -1,6 +1,6 @@
 //! Hooks of the CUDA driver API, a file per family of its documentation.
 //!
-//! Each file declares its functions by `driver_hooks!` or `driver_doors!`.
+//! Each file declares its functions by `driver_hooks!`.
 //! All of them together are the table by which the driver's functions are replaced.
 
 pub mod array;
@@ -29,7 +29,7 @@ use crate::cuda::functions;
 use hook::Hook;
 
 /// Hooks of all families, by files.
-pub static FAMILIES: [&[Hook]; 17] = [
+pub static FAMILIES: [&[Hook]; 16] = [
     memory::HOOKS,
     stream_ordered::HOOKS,
     mempool::HOOKS,
@@ -41,7 +41,6 @@ pub static FAMILIES: [&[Hook]; 17] = [
     event::HOOKS,
     graph::HOOKS,
     virtual_memory::HOOKS,
-    virtual_memory::DOORS,
     external::HOOKS,
     array::HOOKS,
     host::HOOKS,

@@ -7,7 +7,7 @@ use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::types::{CUresult, DevicePtr, INVALID_VALUE, SUCCESS};
-use crate::hooks::driver::hook::{driver_doors, driver_hooks};
+use crate::hooks::driver::hook::driver_hooks;
 use crate::hooks::driver::pointer;
 use crate::memory::limit::{self, Place};
 use crate::memory::passthrough::{self, Request};
@@ -17,7 +17,7 @@ use crate::memory::{elastic_ranges, mappings, owner, reservations, shared_parts}
 /// The driver's `CU_MEM_LOCATION_TYPE_DEVICE`; every other location is memory of the host.
 const DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 
-driver_doors! {
+driver_hooks! {
     /// Reserves addresses, also for PyTorch's expandable segments.
     fn cuMemAddressReserve(
         address: *mut DevicePtr, bytes: usize, alignment: usize, wished: u64, flags: c_ulonglong,
@@ -57,9 +57,6 @@ driver_doors! {
         // SAFETY: the driver wrote the handle.
         passthrough::allocate(request, call, || unsafe { (*handle, bytes as u64) })
     }
-}
-
-driver_hooks! {
     /// Releases physical memory, which is freed once no mapping holds it.
     fn cuMemRelease(handle: c_ulonglong) {
         if elastic_ranges::release(handle) || shared_parts::release(handle) {
@@ -131,7 +128,7 @@ driver_hooks! {
     fn cuMemMap(
         address: DevicePtr, bytes: usize, offset: usize, handle: c_ulonglong, flags: c_ulonglong,
     ) {
-        if let Some(result) = elastic_ranges::map(address, bytes as u64, handle) {
+        if let Some(result) = elastic_ranges::map(address, (bytes as u64, offset as u64), handle) {
             return result;
         }
         let source = Some(handle);

@@ -246,7 +246,7 @@ impl Allocator {
         first: u64,
         is_small: bool,
     ) -> Option<(usize, u64)> {
-        let base = device.elastic.segment(bytes, first, self.is_trusted).ok()?;
+        let base = device.elastic.segment(bytes, first, self.is_trusted)?;
         let is = Is::Free;
         self.segments.push(Segment {
             base,
@@ -269,7 +269,7 @@ impl Allocator {
             let stays = segment.is_kept(device) || !segment.is_unused();
             if !stays {
                 device.sim.unpin(segment.base, segment.bytes);
-                match device.elastic.free_segment(segment.base, |_| ()) {
+                match device.elastic.free(segment.base, false, |_| ()) {
                     Some(Ok(_)) => {}
                     other => {
                         if !device.fails {

@@ -272,7 +272,7 @@ impl Machine {
         sim.returned(tensor.address);
         if tensor.is_uncached {
             sim.unpin(tensor.address, tensor.bytes);
-            let freed = self.device.elastic.free_segment(tensor.address, |_| ());
+            let freed = self.device.elastic.free(tensor.address, false, |_| ());
             if !matches!(freed, Some(Ok(_))) && !self.device.fails {
                 sim.note("memory is not freed");
             }
@@ -385,7 +385,7 @@ impl Machine {
     }
 
     fn uncached(&mut self, bytes: u64) {
-        let Ok(address) = self.device.elastic.segment(bytes, bytes, false) else {
+        let Some(address) = self.device.elastic.segment(bytes, bytes, false) else {
             return;
         };
         let mut tensor = Tensor {
@@ -430,7 +430,7 @@ impl Machine {
         // Segments with blocks that were never announced still exist.
         let left = self.allocator.segments.iter();
         left.for_each(|segment| self.device.sim.unpin(segment.base, segment.bytes));
-        self.device.elastic.end(|_, _| ());
+        self.device.elastic.end();
         let mut ranges = self.allocator.segments.iter();
         if ranges.any(|range| self.device.elastic.has_range(range.base, PAGE)) {
             self.device.sim.note("a range is left at the end");

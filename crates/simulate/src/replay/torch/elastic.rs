@@ -92,11 +92,12 @@ impl Elastic {
 
     /// Maps the part of an expandable segment that a block is in. Returns the block's address there.
     fn map(&mut self, base: u64, address: u64, bytes: u64) -> u64 {
-        if !self.ranges.contains(&base) {
+        let address = aligned(base) + (address - base);
+        // Ranges of recorded segments may overlap: the first one counts.
+        if !self.memory.has_range(address, bytes) {
             self.ranges.push(base);
             self.memory.add_range(aligned(base), range::BYTES, true);
         }
-        let address = aligned(base) + (address - base);
         self.memory.map(address, bytes);
         address
     }

@@ -157,12 +157,12 @@ impl Allocator {
             if range.parts(true).next().is_some() {
                 return true;
             }
-            match device.elastic.remove_range(range.base) {
+            match device.elastic.free(range.base, true, |_| ()) {
                 None => device.sim.note("a range is not known"),
                 Some(Err(_)) => return true,
                 // A page may still be mapped there if a call failed.
-                Some(Ok(())) if device.fails => {}
-                Some(Ok(())) => device.elastic.pages().driver.unreserve(range.base, RANGE),
+                Some(Ok(_)) if device.fails => {}
+                Some(Ok(_)) => device.elastic.pages().driver.unreserve(range.base, RANGE),
             }
             false
         });

@@ -183,8 +183,8 @@ fn two_ranges_share_memory_under_pressure() {
     assert_eq!((held(&elastic), sim.calls(0, Call::Wait)), (12, 0));
     // The memory of the first is mapped at the second, too, and stays there.
     unmap(&elastic, bases[0], 0);
-    assert_eq!(elastic.remove_range(bases[0]), Some(Ok(())));
-    assert_eq!(elastic.remove_range(bases[0]), None);
+    assert_eq!(elastic.free(bases[0], true, |_| ()), Some(Ok(None)));
+    assert_eq!(elastic.free(bases[0], true, |_| ()), None);
     let born = elastic.allocated(bases[1], PART * PAGE, PART * PAGE, Some(1));
     assert_eq!((born, held(&elastic)), (Allocation::default(), PART));
     assert_eq!(sim.findings(), Vec::<String>::new());
@@ -275,10 +275,33 @@ fn the_end_of_a_context_ends_its_ranges() {
     map(&elastic, base, 0);
     elastic.allocated(base, PAGE, PAGE, None);
     sim.end_context(CONTEXT);
-    elastic.end(|_, _| panic!("its parts are known to the caller"));
+    elastic.end();
     assert_eq!(
         (sim.in_pages(), elastic.has_range(base, PAGE)),
         ((0, 0), false)
     );
     assert_eq!(map(&elastic, base, 0), None);
+}
+
+#[test]
+fn a_range_and_a_default_segment_are_not_freed_as_the_other() {
+    let (sim, elastic) = device(100, Mode::Pressure);
+    let (ours, theirs) = (segment(&elastic, PART), range(&elastic, true));
+    map(&elastic, theirs, 0);
+    assert!(
+        !elastic.has_range(ours, PAGE),
+        "the allocator has no part of it"
+    );
+    assert_eq!(elastic.map(ours, PAGE), None);
+    assert_eq!(elastic.unmap(ours, PAGE), None);
+    for (base, is_range) in [(ours, true), (theirs, false)] {
+        assert_eq!(elastic.free(base, is_range, |_| panic!("it stays")), None);
+        assert!(elastic.find(base).is_some());
+        assert_eq!(elastic.free(base, !is_range, |_| ()), Some(Ok(None)));
+        assert_eq!(elastic.find(base), None);
+    }
+    // The addresses of the range are the allocator's to give back.
+    let driver = &elastic.pages().driver;
+    driver.unreserve(theirs, PAGES * PAGE);
+    assert_eq!(sim.findings(), Vec::<String>::new());
 }
