@@ -63,7 +63,8 @@ def test_the_versions_are_those_of_the_project():
     recipe = yaml.safe_load((PACKAGING / "conda/recipe.yaml").read_text())
     assert recipe["context"]["version"] == VERSION
     assert f"ARG VERSION={VERSION}\n" in (PACKAGING / "container/Dockerfile").read_text()
-    assert f"gpushim:{VERSION}" in (PACKAGING / "container/job.yaml").read_text()
+    for name in ["job.yaml", "shared-limit.yaml"]:
+        assert f"gpushim:{VERSION}" in (PACKAGING / "container" / name).read_text()
 
 
 def test_the_conda_package_is_built(tarball, tmp_path):
@@ -143,6 +144,26 @@ def test_the_variables_of_the_job_record_a_program(root, tmp_path):
     (trace,) = tmp_path.glob("*.trace")
     report = run([root / "bin/gpushim", "report", trace], codes=(0, 1))
     assert "train.py" in report and "policy off" in report
+
+
+def test_the_containers_of_the_pod_share_a_limit(root, tmp_path):
+    path = PACKAGING / "container/shared-limit.yaml"
+    checked("kubernetes-validate", path)
+    daemons, pod = yaml.safe_load_all(path.read_text())
+    (laid_out,) = daemons["spec"]["template"]["spec"]["volumes"]
+    volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+    assert volumes["gpushim"]["hostPath"]["path"] == laid_out["hostPath"]["path"]
+    train, serve = pod["spec"]["containers"]
+    assert train["env"] == serve["env"] and train["volumeMounts"] == serve["volumeMounts"]
+    mounts = {one["name"]: one["mountPath"] for one in train["volumeMounts"]}
+    assert set(mounts) == set(volumes)
+    folders = {mounts["gpushim"]: str(root), mounts["ledger"]: str(tmp_path)}
+    env = {one["name"]: re.sub(r"^(/\w+)", lambda found: folders[found[1]], one["value"]) for one in train["env"]}
+    run(PROGRAM, {**os.environ, **env})
+    assert (tmp_path / "gpu").is_file()
+    env.pop("LD_PRELOAD")
+    told = run([root / "bin/gpushim", "doctor", "--all"], {**os.environ, **env}, codes=(0, 1))
+    assert f"20.0 GiB of each device, shared by {tmp_path}/gpu: processes there 0" in " ".join(told.split()), told
 
 
 def test_the_task_prolog_has_a_task_recorded(root, tmp_path):

@@ -76,22 +76,28 @@ fn no_limit_no_difference() {
 }
 
 const POLICIES: [&str; 3] = ["auto", "blocks", "off"];
+/// A limit of the process, and one in a ledger.
+const SCOPES: [&str; 2] = ["process", "{}/ledger"];
 
-fn exact(part: &str, limit: &str, policy: &str) -> Outcome {
+fn exact(part: &str, limit: &str, policy: &str, scope: &str) -> Outcome {
     Run::new(program("limit_exact"))
         .args([part, limit])
         .env("STANDIN_DEVICES", "2")
         .env("STANDIN_MEMORY", "4G")
         .env("GPUSHIM_LIMIT", format!("{limit}M"))
+        .env("GPUSHIM_LIMIT_SCOPE", scope)
         .env("GPUSHIM_POLICY", policy)
         .shim()
 }
 
 #[test]
 fn threads_get_all_of_the_limit_and_never_more() {
-    for policy in POLICIES {
-        let shim = exact("threads", "256", policy);
-        let what = format!("{policy}: {}", shim.stdout);
+    let runs = POLICIES
+        .iter()
+        .flat_map(|policy| SCOPES.map(|scope| (*policy, scope)));
+    for (policy, scope) in runs {
+        let shim = exact("threads", "256", policy, scope);
+        let what = format!("{policy} {scope}: {}", shim.stdout);
         assert_eq!(shim.code, 0, "{what}");
         let lines: Vec<_> = shim
             .stdout
@@ -132,13 +138,20 @@ fn the_limit_counts_what_the_driver_takes() {
             "all is free again: 1\nbeside blocks of a destroyed pool: 2; a small one: 0; all is free again: 1\na capture: 0\n",
         ),
     ];
-    for policy in POLICIES {
+    let runs = POLICIES
+        .iter()
+        .flat_map(|policy| SCOPES.map(|scope| (*policy, scope)));
+    for (policy, scope) in runs {
         for (part, lines) in told {
             let limit = if part == "pools" { "160" } else { "64" };
-            let shim = exact(part, limit, policy);
+            let shim = exact(part, limit, policy, scope);
             let mut seen: Vec<_> = shim.stdout.lines().collect();
             seen.dedup();
-            assert_eq!(seen, lines.lines().collect::<Vec<_>>(), "{policy} {part}");
+            assert_eq!(
+                seen,
+                lines.lines().collect::<Vec<_>>(),
+                "{policy} {scope} {part}"
+            );
         }
     }
 }

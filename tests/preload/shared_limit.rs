@@ -287,6 +287,7 @@ fn every_query_sees_the_limit() {
         "nvml: total 100 free 100 used 0; again 100 100 0",
         "no place for it: 2",
         "without a context: 201 201, the device has 100",
+        "mapped: too much 2, freed 0",
         "no place for it: 1; for either: 0 0 0",
         "free 100 of 100",
         "0 0 0 0 ",

@@ -30,7 +30,8 @@ static void *at_the_edge(void *number) {
         if (result == SUCCESS) __atomic_add_fetch(&granted, 1, __ATOMIC_RELAXED);
         else if (result == OUT_OF_MEMORY) __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED), *one = 0;
         else OK(result);
-        if (given() > limit) __atomic_add_fetch(&over, 1, __ATOMIC_RELAXED);
+        size_t now = given();
+        if (now > limit && __atomic_add_fetch(&over, 1, __ATOMIC_RELAXED) == 1) printf("over by %zu KiB\n", (now - limit) >> 10);
     }
     for (int i = 0; i < KEPT; i++)
         if (piece[i]) OK(cuMemFree_v2(piece[i]));
@@ -144,6 +145,16 @@ static void *without_context(void *unused) {
     printf("without a context: %d %d", cuMemGetInfo_v2(&available, &all), cuMemAlloc_v2(&block, MIB));
     OK(cuDeviceTotalMem_v2(&bytes, 0));
     printf(", the device has %zu\n", bytes >> 20);
+    /* Mapped memory needs no current context. */
+    AllocationProp on_device = {.type = 1, .location = {1, 0}};
+    CUhandle part = 0, too_much = 0;
+    OK(cuMemCreate(&part, 20 * MIB, &on_device, 0));
+    printf("mapped: too much %d", cuMemCreate(&too_much, 2048 * MIB, &on_device, 0));
+    OK(cuMemAddressReserve(&block, 20 * MIB, 0, 0, 0));
+    OK(cuMemMap(block, 20 * MIB, 0, part, 0));
+    OK(cuMemUnmap(block, 20 * MIB));
+    OK(cuMemAddressFree(block, 20 * MIB));
+    printf(", freed %d\n", cuMemRelease(part));
     return unused;
 }
 

@@ -18,6 +18,8 @@ use crate::layout::{self, Content, MAGIC, Slot, VERSION};
 /// Longest wait for a process that creates the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 const BYTES: u64 = size_of::<Content>() as u64;
+/// Descriptor from which on a ledger gets one; usual limits are 1,024 and more.
+const HIGH: i32 = 900;
 /// Byte of the file that is locked while it is created; the byte of a slot is its number plus 1.
 const CREATION: i64 = 0;
 
@@ -220,8 +222,18 @@ fn open_file(path: &Path, mode: u32) -> io::Result<File> {
         opened => opened?,
     };
     match file.metadata()?.is_file() {
-        true => Ok(file),
+        // Before the first lock: any close of a descriptor of the file ends the process's locks.
+        true => Ok(with_high_number(file)),
         false => Err(io::Error::other("it is no regular file")),
+    }
+}
+
+/// Gives a file a high descriptor, if there is one. The kernel closes an ended process's descriptors
+/// in their order: the lock then outlasts the driver's, and with it the memory.
+fn with_high_number(file: File) -> File {
+    match rustix::io::fcntl_dupfd_cloexec(&file, HIGH) {
+        Ok(high) => high.into(),
+        Err(_) => file,
     }
 }
 

@@ -32,7 +32,16 @@ fn join(folder: &Path, guarantee: u64) -> Member {
 
 /// Starts a process that runs `worker`.
 fn start(folder: &Path, does: &str) -> Child {
-    Command::new(std::env::current_exe().expect("this program"))
+    start_by(Command::new(own_program()), folder, does)
+}
+
+fn own_program() -> std::path::PathBuf {
+    std::env::current_exe().expect("this program")
+}
+
+/// Starts a process as [`start`], by a command that this program's arguments follow.
+fn start_by(mut command: Command, folder: &Path, does: &str) -> Child {
+    command
         .args(["--exact", "worker", "--ignored", "--nocapture"])
         .envs([
             ("LEDGER_DOES", does),
@@ -197,6 +206,52 @@ fn the_bytes_of_a_killed_process_are_free_again() {
     }
     let used = View::read(member.path()).expect("a ledger").entries;
     assert_eq!(used, []);
+}
+
+/// A process in another namespace of process ids, as in another container: this one knows of its
+/// end by its lock, and it takes nothing from this one.
+#[test]
+fn processes_of_another_container_are_proven_by_their_locks() {
+    let mut unshared = Command::new("unshare");
+    unshared.args(["-Urfp", "--kill-child"]);
+    if !unshared
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("skipped: `unshare -Urfp` is not allowed here");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let member = join(folder.path(), 0);
+    let device = member.device(DEVICE).expect("a place");
+    assert!(member.take(device, 300));
+    let start = |does: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-Urfp", "--kill-child"]).arg(own_program());
+        start_by(command, folder.path(), does)
+    };
+    let mut other = start("hold 600");
+    until(&mut other, "holds\n");
+    assert!(!member.take(device, 101), "the other process has 600");
+    let peers = member.peers(device);
+    assert_eq!((peers.len(), peers[0].held), (1, 600));
+    let mut more = start("hold 101");
+    assert!(
+        !more.wait().expect("waited").success(),
+        "both others hold theirs"
+    );
+    other.kill().expect("killed");
+    other.wait().expect("waited");
+    let begun = Instant::now();
+    while !member.take(device, 700) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            member.peers(device)
+        );
+    }
+    assert_eq!(member.peers(device), []);
 }
 
 #[test]
