@@ -269,19 +269,42 @@ fn each_ledger_has_the_limit_for_itself() {
     }
 }
 
+/// A run under a limit of 100 MiB, with the stand-in of NVML in a folder.
+fn with_nvml(what: &str, folder: &Path) -> Run {
+    let nvml = folder.join("libnvidia-ml.so.1");
+    fs::copy(library("lib_nvml", &[]), nvml).expect("a copy");
+    let search = [place().libraries.as_os_str(), folder.as_os_str()].join(OsStr::new(":"));
+    run(what)
+        .env("LD_LIBRARY_PATH", search)
+        .env("GPUSHIM_LIMIT", "100M")
+        .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
+        .env("STANDIN_MEMORY", "1G")
+}
+
+/// A query of NVML begins nothing: a child that uses CUDA then has the limit.
+#[test]
+fn a_child_after_a_query_of_nvml_has_the_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for scope in ["process", "{}/ledger"] {
+        let shim = with_nvml("forks", folder.path())
+            .env("GPUSHIM_LIMIT_SCOPE", scope)
+            .env("NVML_UUID", "GPU-00112233-4455-6677-8899-aabbccddeeff")
+            .shim();
+        let lines = [
+            "nvml: total 100 free 100 used 0; again 100 100 0",
+            "no place for it: 2",
+            "child: free 100 of 100; too much: 2",
+        ];
+        assert_eq!(shim.stdout.lines().collect::<Vec<_>>(), lines, "{scope}");
+    }
+}
+
 /// All queries see the limit. NVML's figure of what the process uses counts, with its context.
 #[test]
 fn every_query_sees_the_limit() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nvml = folder.path().join("libnvidia-ml.so.1");
-    fs::copy(library("lib_nvml", &[]), nvml).expect("a copy");
-    let search = [place().libraries.as_os_str(), folder.path().as_os_str()].join(OsStr::new(":"));
-    let shim = run("figures")
-        .env("LD_LIBRARY_PATH", search)
-        .env("GPUSHIM_LIMIT", "100M")
-        .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
+    let shim = with_nvml("figures", folder.path())
         .env("NVML_BYTES", (90 * MIB).to_string())
-        .env("STANDIN_MEMORY", "1G")
         .shim();
     let lines = [
         "nvml: total 100 free 100 used 0; again 100 100 0",

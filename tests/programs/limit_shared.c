@@ -2,7 +2,8 @@
    crowd WORKERS MS KILLS MIB: workers until the time is over; kills that many, and starts others in their place.
    worker MIB: threads allocate at the edge of the limit until the file `stop` is there; the driver's own count is never above.
    turns FILE WHICH MIB: holds MIB in its turn (0 or 1), and asks for as much in the other's turn.
-   figures: what the queries say of the device. */
+   figures: what the queries say of the device.
+   forks: asks NVML, and has a child use CUDA. */
 #include "streams.h"
 #include "turns.h"
 #include <signal.h>
@@ -181,11 +182,30 @@ static void figures(void) {
     printf("free %zu\n", free_memory() >> 20);
 }
 
+/* NVML is asked before CUDA is used, and a child uses CUDA, as servers with worker processes do. */
+static void forks(void) {
+    int status = 0;
+    nvml();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        size_t available = 0, all = 0;
+        CUdeviceptr block = 0;
+        start();
+        OK(cuMemGetInfo_v2(&available, &all));
+        printf("child: free %zu of %zu", available >> 20, all >> 20);
+        printf("; too much: %d\n", cuMemAlloc_v2(&block, 200 * MIB));
+        exit(0);
+    }
+    TRUE(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(int argc, char **argv) {
     TRUE(argc >= 2);
     if (!strcmp(argv[1], "crowd")) crowd(argc, argv);
     else if (!strcmp(argv[1], "turns")) turns(argv);
     else if (!strcmp(argv[1], "figures")) figures();
+    else if (!strcmp(argv[1], "forks")) forks();
     else {
         limit = (size_t)atol(argv[2]) * MIB;
         return worker();

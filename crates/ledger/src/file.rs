@@ -89,7 +89,8 @@ impl Shared {
         }
         let map = MmapOptions::new().len(BYTES as usize).map_raw(&file);
         let shared = Shared::of(path, map.map_err(system)?, file)?;
-        if is_new {
+        // A process that was killed here before has left zeros.
+        if shared.content().head.magic.load(Ordering::Acquire) == 0 {
             let mut id = [0; 16];
             rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
                 .map_err(|error| system(error.into()))?;

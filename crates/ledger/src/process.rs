@@ -78,7 +78,10 @@ fn stat(pid: u32) -> Option<Stat> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
     // The first thread of a process may end before the others.
-    let has_threads = || fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|all| all.count() > 1);
+    let has_threads = || match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(threads) => threads.count() > 1,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    };
     Some(Stat {
         start: fields.nth(18)?.parse().ok()?,
         is_dead: matches!(state, "Z" | "X" | "x") && !has_threads(),

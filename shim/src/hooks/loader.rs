@@ -183,7 +183,10 @@ extern "C" fn answer_dlsym(
     }
     // SAFETY: dlsym is given C strings.
     let name = unsafe { CStr::from_ptr(name) };
-    let is_known = [&b"cu"[..], b"ncclComm", b"nvmlDeviceGetMemoryInfo"]
+    if name.to_bytes().starts_with(b"nvmlDeviceGetMemoryInfo") {
+        return boundary::caught(Answer::of_next, || look_up_in_nvml(handle, name));
+    }
+    let is_known = [&b"cu"[..], b"ncclComm"]
         .iter()
         .any(|start| name.to_bytes().starts_with(start));
     if !is_known {
@@ -201,20 +204,11 @@ extern "C" fn answer_dlsym(
 /// Looks up a function of CUDA or NCCL: this library's, or with `GPUSHIM=off` the one that would be
 /// found without this library.
 fn look_up(handle: *mut c_void, name: &CStr, caller: *const c_void) -> Answer {
-    // The meaning of these handles depends on the caller. Only the next `dlsym` can look them
-    // up for that caller.
-    let is_relative = handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT;
     let ours = export(name);
     if ours.is_null() {
-        let of_nvml = match is_relative || settings::is_off() {
-            true => ptr::null(),
-            false => nvml::substitute(handle, name),
-        };
-        return match of_nvml.is_null() {
-            true => Answer::of_next(),
-            false => Answer::of(of_nvml),
-        };
+        return Answer::of_next();
     }
+    let is_relative = is_relative(handle);
     // In the global scope this library's functions are the first, except for functions of the
     // program itself.
     let found = match is_relative {
@@ -246,6 +240,24 @@ fn look_up(handle: *mut c_void, name: &CStr, caller: *const c_void) -> Answer {
         return Answer::of_next();
     }
     Answer::of(substitute)
+}
+
+/// True for a handle whose meaning depends on the caller. Only the next `dlsym` can look it up for
+/// that caller.
+fn is_relative(handle: *mut c_void) -> bool {
+    handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
+}
+
+/// Looks up a function of NVML, without any other effect.
+fn look_up_in_nvml(handle: *mut c_void, name: &CStr) -> Answer {
+    if is_relative(handle) || settings::is_off() || boundary::bypassed() {
+        return Answer::of_next();
+    }
+    let found = nvml::substitute(handle, name);
+    match found.is_null() {
+        true => Answer::of_next(),
+        false => Answer::of(found),
+    }
 }
 
 /// Returns this library's function of a name of CUDA or NCCL; null if there is none.

@@ -8,9 +8,8 @@ use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::base::linker;
+use crate::base::{boundary, linker};
 use crate::cuda::nvml;
-use crate::hooks::entry;
 use crate::memory::limit;
 
 /// `nvmlMemory_t`: bytes of a device.
@@ -98,8 +97,9 @@ fn ask(
     // SAFETY: NVML's function of this signature, found by its name; the caller's arguments.
     let result = unsafe { transmute::<*mut c_void, Query>(real)(device, memory) };
     if result == SUCCESS && !memory.is_null() {
+        // Nothing begins here: the process may fork before it uses CUDA.
         let figures = || limit::of_uuid(uuid(device)?);
-        if let Some(figures) = entry::serve(|| None, figures) {
+        if let Some(figures) = boundary::run(|| None, figures) {
             adjust(figures);
         }
     }

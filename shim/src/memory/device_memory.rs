@@ -98,6 +98,12 @@ pub fn unwatch(context: Context) -> Option<i32> {
     Some(watched.swap_remove(at).device)
 }
 
+/// True if the process has a context on a device.
+pub fn is_watched(device: i32) -> bool {
+    let is_there = |watched: &Vec<Watched>| watched.iter().any(|known| known.device == device);
+    WATCHED.lock().is_ok_and(|watched| is_there(&watched))
+}
+
 /// Time between two questions for this process's part of a device: each takes milliseconds.
 const SELDOM: Duration = Duration::from_secs(10);
 

@@ -107,8 +107,12 @@ pub fn current(device: i32) -> u64 {
 /// Claims the bytes by which a pool of a device may grow for a request. `None`: the limit does not
 /// allow it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
-    let growth = bytes.checked_next_multiple_of(CHUNK).unwrap_or(bytes);
-    limit::reserve_in_turn(device, growth, true)
+    limit::reserve_in_turn(device, growth(bytes), true)
+}
+
+/// Returns the most bytes by which a pool grows for a request.
+pub fn growth(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(CHUNK).unwrap_or(bytes)
 }
 
 /// Counts a pool of a device that served a request of this many bytes with this claim.

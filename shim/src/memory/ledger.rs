@@ -2,19 +2,24 @@
 //! part in it.
 
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock};
 
 use gpushim_config::{Limit, LimitScope, Log};
-use gpushim_ledger::{Member, Terms};
+use gpushim_ledger::{Member, Terms, View};
 
+use crate::base::lock::lock;
 use crate::base::settings;
 use crate::base::stderr::say;
 use crate::cuda::devices;
+use crate::memory::miss;
 use crate::record::trace;
 
 /// Number of device ordinals with a part in a ledger.
 const DEVICES: usize = 64;
+
+/// Most times that the peers are written into the trace.
+const MOST_TOLD: usize = 16;
 
 /// State of the shared limit: nothing before the first use.
 static JOINED: OnceLock<Option<Member>> = OnceLock::new();
@@ -39,6 +44,8 @@ impl Part {
             let member = member()?;
             let index = member.device(devices::uuid(device)?)?;
             let held = member.held(index)?;
+            // The background thread asks NVML what the process uses.
+            miss::begins();
             Some(Part {
                 member,
                 device: index,
@@ -73,7 +80,13 @@ impl Part {
                 format!("{} {} {rank} {}", peer.held, peer.pid, peer.name)
             })
             .collect();
-        trace::fact(&format!("limit.peers.{ordinal}"), &in_words.join("\n"));
+        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let mut told = lock(&TOLD);
+        let text = in_words.join("\n");
+        if told.len() < MOST_TOLD && told.last() != Some(&text) {
+            trace::fact(&format!("limit.peers.{ordinal}"), &text);
+            told.push(text);
+        }
     }
 }
 
@@ -141,10 +154,18 @@ pub fn id() -> Option<[u8; 16]> {
 }
 
 /// Returns the bytes that this process may still take of the device with a UUID. `None`: the limit
-/// is not shared.
+/// is not shared. A process without a part only reads the ledger: it may fork before it uses CUDA.
 pub fn free(uuid: [u8; 16]) -> Option<u64> {
-    let member = member()?;
-    Some(member.free(member.device(uuid)?))
+    if let Some(joined) = JOINED.get() {
+        let member = joined.as_ref()?;
+        return Some(member.free(member.device(uuid)?));
+    }
+    let config = settings::config();
+    let path = config.limit_scope.ledger(settings::variable).ok()??.path();
+    let view = path.and_then(|path| View::read(&path)).ok()?;
+    let its = view.entries.iter().filter(|entry| entry.device == uuid);
+    let held = its.map(|entry| entry.held.max(entry.guaranteed)).sum();
+    Some(config.limit?.bytes.saturating_sub(held))
 }
 
 /// True if `GPUSHIM_LIMIT` is in force for the processes that were asked for.

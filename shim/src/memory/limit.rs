@@ -17,7 +17,7 @@ use std::{iter, mem};
 use gpushim_alloc::Context;
 
 use crate::base::lock::lock;
-use crate::base::settings;
+use crate::base::{boundary, settings};
 use crate::cuda::devices;
 use crate::memory::ledger::{self, Part};
 
@@ -295,13 +295,15 @@ pub fn free(device: i32) -> Option<u64> {
     })
 }
 
-/// Returns the limit of the device with a UUID and its free bytes. `None`: there is no limit.
+/// Returns the limit of the device with a UUID and its free bytes. `None`: there is no limit. It
+/// changes nothing in a process that has not used CUDA yet.
 pub fn of_uuid(uuid: [u8; 16]) -> Option<[u64; 2]> {
     let limit = limit()?;
-    let in_ledger = || ledger::free(uuid);
-    // A device that this process does not use, or not yet.
-    let own = || devices::with_uuid(uuid).and_then(free).unwrap_or(limit);
-    Some([limit, in_ledger().unwrap_or_else(own)])
+    let own = || match boundary::serves() {
+        true => devices::with_uuid(uuid).and_then(free).unwrap_or(limit),
+        false => limit,
+    };
+    Some([limit, ledger::free(uuid).unwrap_or_else(own)])
 }
 
 /// True if this number of further bytes of a device may be held, as [`free`] counts.

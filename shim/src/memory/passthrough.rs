@@ -81,9 +81,9 @@ impl Request {
             return Some(Claim::none());
         }
         let device = self.ordinal();
-        let reserve = match self.class {
-            Class::PoolAsync => driver_pools::reserve,
-            _ => limit::reserve,
+        let (reserve, most): (fn(i32, u64) -> Option<Claim>, u64) = match self.class {
+            Class::PoolAsync => (driver_pools::reserve, driver_pools::growth(self.bytes)),
+            _ => (limit::reserve, self.bytes),
         };
         reserve(device, self.bytes).or_else(|| {
             let again = || {
@@ -91,7 +91,7 @@ impl Request {
                 driver_pools::trim(device);
                 reserve(device, self.bytes).ok_or(OUT_OF_MEMORY)
             };
-            shortage::ask(device, self.bytes, again).ok()
+            shortage::ask(device, most, again).ok()
         })
     }
 

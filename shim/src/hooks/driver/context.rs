@@ -30,6 +30,9 @@ fn ended(handle: u64, forwarded: Vec<(u64, Taken)>) {
     let device = device::driver().known_ordinal(ended);
     context::ended(ended);
     limit::context_gone(ended);
+    if let Some(device) = device.filter(|device| !device_memory::is_watched(*device)) {
+        limit::uses(device, 0);
+    }
     capture_notices::context_gone(ended);
     elastic::context_gone(ended);
     peer_access::gone(ended);

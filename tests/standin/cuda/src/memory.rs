@@ -350,13 +350,15 @@ impl State {
         Ok(base)
     }
 
+    /// Returns the address of a small block. It lies in one page, as the driver's blocks do: a page is
+    /// memory of its own.
     fn allocate_small(&mut self, context: u64, device: i32, spacing: u64) -> Outcome<u64> {
         if let Some(at) = self
             .memory
             .small
             .entry(context)
             .or_default()
-            .take(spacing, SPACING)
+            .take_within(spacing, SPACING, PAGE)
         {
             return Ok(at);
         }
@@ -367,7 +369,8 @@ impl State {
             .inspect_err(|_| self.refund(device, PAGE))?;
         let room = self.memory.small.entry(context).or_default();
         room.give(page, PAGE);
-        room.take(spacing, SPACING).ok_or(OUT_OF_MEMORY)
+        room.take_within(spacing, SPACING, PAGE)
+            .ok_or(OUT_OF_MEMORY)
     }
 
     /// Frees memory that [`State::allocate`] made. The caller has waited for its work.

@@ -22,6 +22,20 @@ impl Ranges {
         self.take_at(at, size).then_some(at)
     }
 
+    /// Takes `size` bytes at a multiple of `align` as [`Ranges::take`], within one page of `page`
+    /// bytes.
+    pub fn take_within(&mut self, size: u64, align: u64, page: u64) -> Option<u64> {
+        let at = self.at_least(size).find_map(|(start, length)| {
+            let first = start.next_multiple_of(align);
+            let at = match first / page == (first + size - 1) / page {
+                true => first,
+                false => first.next_multiple_of(page),
+            };
+            (at - start + size <= length).then_some(at)
+        })?;
+        self.take_at(at, size).then_some(at)
+    }
+
     /// Takes `size` bytes at `at`, if they are free.
     pub fn take_at(&mut self, at: u64, size: u64) -> bool {
         let Some((start, length)) = self.containing(at) else {
@@ -105,5 +119,8 @@ mod tests {
         assert_eq!(ranges.give(80, 20), (60, 40));
         assert_eq!(ranges.give(1, 59), (1, 99));
         assert_eq!(ranges.take(100, 1), None);
+        assert_eq!(ranges.take_within(20, 1, 32), Some(1));
+        assert_eq!(ranges.take_within(20, 1, 32), Some(32));
+        assert_eq!(ranges.take_within(30, 1, 32), Some(64));
     }
 }
