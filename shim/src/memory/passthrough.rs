@@ -81,9 +81,14 @@ impl Request {
             return Some(Claim::none());
         }
         let device = self.ordinal();
-        let (reserve, most): (fn(i32, u64) -> Option<Claim>, u64) = match self.class {
-            Class::PoolAsync => (driver_pools::reserve, driver_pools::growth(self.bytes)),
-            _ => (limit::reserve, self.bytes),
+        let is_of_pool = self.class == Class::PoolAsync;
+        let reserve = match is_of_pool {
+            true => driver_pools::reserve,
+            false => limit::reserve,
+        };
+        let most = match is_of_pool {
+            true => driver_pools::growth(self.bytes),
+            false => self.bytes,
         };
         reserve(device, self.bytes).or_else(|| {
             let again = || {
