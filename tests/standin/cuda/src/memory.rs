@@ -350,8 +350,7 @@ impl State {
         Ok(base)
     }
 
-    /// Returns the address of a small block. It lies in one page, as the driver's blocks do: a page is
-    /// memory of its own.
+    /// Returns the address of a small block, which lies in one page. Of the driver that is assumed.
     fn allocate_small(&mut self, context: u64, device: i32, spacing: u64) -> Outcome<u64> {
         if let Some(at) = self
             .memory
