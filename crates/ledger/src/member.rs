@@ -121,11 +121,14 @@ impl Member {
         };
         self.guarantee(device, own);
         let begun = OnceLock::new();
+        let mut may_have_ended = true;
         for tried in 0_u32.. {
             match self.decide(device, own, bytes) {
                 Decision::Taken => return true,
-                Decision::Refused if tried > 0 || self.free_ended() == 0 => return false,
-                Decision::Refused => {}
+                Decision::Refused if may_have_ended && self.free_ended() > 0 => {
+                    may_have_ended = false;
+                }
+                Decision::Refused => return false,
                 Decision::Open => {
                     if begun.get_or_init(Instant::now).elapsed() > PATIENCE {
                         return false;
