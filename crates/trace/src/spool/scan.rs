@@ -51,7 +51,8 @@ pub(crate) fn scan(
             usize::try_from(length - at).map_or(HEADER_BYTES, |left| left.min(HEADER_BYTES));
         let bytes = bytes.get_mut(..count).unwrap_or_default();
         file.read_exact_at(bytes, at)?;
-        if bytes.iter().all(|byte| *byte == 0) {
+        // A frame may begin within these bytes, but not with a zero.
+        if bytes.first() == Some(&0) {
             at = after_zeros(file, at, length)?;
             continue;
         }

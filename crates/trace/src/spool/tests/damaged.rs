@@ -143,6 +143,30 @@ fn beyond_the_limit_the_oldest_frames_go() {
     );
 }
 
+/// A frame that replaces older ones seldom takes exactly their room.
+#[test]
+fn any_number_of_zeros_between_frames_is_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = create(&dir.path().join("a.trace"), 64 << 10);
+    let spooler = Spooler::start(&writer, options()).unwrap();
+    for part in 0..4 {
+        (part * 1000..part * 1000 + 1000).for_each(|at| writer.record(&numbered(0, at)));
+        spooler.flush(SOON).unwrap();
+    }
+    spooler.stop(SOON).unwrap();
+    let (path, frames) = copied(writer.path());
+    let second = (1..).find(|at| frames[*at..].starts_with(&frame::MAGIC));
+    let (first, rest) = frames.split_at(second.unwrap());
+    for zeros in (0..=2 * frame::HEADER_BYTES).chain([4096, 100_000]) {
+        let gap = vec![0; zeros];
+        leave(&path, &[first, &gap, rest, &gap].concat());
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!(trace.problems(), [] as [&str; 0], "{zeros} zeros");
+        assert_eq!(trace.spooled(), 4000, "{zeros} zeros");
+        assert_eq!(numbers(&trace, 1), [(0..4000).collect::<Vec<_>>()]);
+    }
+}
+
 #[test]
 fn a_full_disk_stops_the_spool_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
