@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Time after which a command that uses no processor is said to hang.
+const HANGS: Duration = Duration::from_secs(600);
+
 /// Result of a bounded run.
 pub struct Ran {
     /// Exit code; `None` if a signal ended it.
@@ -23,10 +26,12 @@ impl Ran {
     }
 }
 
-/// Runs the command in a folder with a limit of address space, in MiB, and a limit of time.
+/// Runs the command in a folder with a limit of address space, in MiB, and a limit of processor
+/// time, which is the same on a busy machine. A whole number of seconds.
 ///
 /// # Panics
-/// If it takes longer, or is ended by a signal: too little memory leads to an abort.
+/// If it takes longer, waits for [`HANGS`], or is ended by a signal: too little memory leads to an
+/// abort.
 pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpushim"));
     command
@@ -41,20 +46,25 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
             command.env_remove(name);
         }
     }
-    let bytes = mib << 20;
-    let limit_memory = move || {
-        let limit = libc::rlimit {
-            rlim_cur: bytes,
-            rlim_max: bytes,
-        };
-        // SAFETY: the limit is a local, and the call may be made between fork and exec.
-        match unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
+    let limits = [
+        (libc::RLIMIT_AS, mib << 20),
+        (libc::RLIMIT_CPU, limit.as_secs()),
+    ];
+    let set_limits = move || {
+        for (what, most) in limits {
+            let limit = libc::rlimit {
+                rlim_cur: most,
+                rlim_max: most,
+            };
+            // SAFETY: the limit is a local, and the call may be made between fork and exec.
+            if unsafe { libc::setrlimit(what, &raw const limit) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
         }
+        Ok(())
     };
-    // SAFETY: the function makes one system call and takes no lock and no memory.
-    unsafe { command.pre_exec(limit_memory) };
+    // SAFETY: the function makes two system calls and takes no lock and no memory.
+    unsafe { command.pre_exec(set_limits) };
     let begin = Instant::now();
     let mut child = command.spawn().expect("the command starts");
     let reader = |mut from: Box<dyn Read + Send>| {
@@ -70,10 +80,10 @@ pub fn gpushim(folder: &Path, args: &[&str], mib: u64, limit: Duration) -> Ran {
         if let Some(status) = child.try_wait().expect("it is ours") {
             break status;
         }
-        if begin.elapsed() > limit {
+        if begin.elapsed() > HANGS {
             child.kill().expect("it is ours");
             child.wait().expect("it is ours");
-            panic!("{args:?} took longer than {limit:?}");
+            panic!("{args:?} still runs after {HANGS:?}");
         }
         thread::sleep(Duration::from_millis(5));
     };

@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpushim_trace::attached::{self, Attached};
 
+use crate::asked::until;
 use crate::support::{Outcome, Run, library, program};
 
 /// Most lines of a text, and most characters of each line but the last.
@@ -36,11 +37,8 @@ fn texts(outcome: &Outcome) -> String {
 
 /// The lines on stderr once the command has ended. It may outlive the program.
 fn said(outcome: &Outcome) -> Vec<String> {
-    let begin = Instant::now();
     let read = || fs::read_to_string(outcome.folder().join(".err")).unwrap_or_default();
-    while !read().contains("  more   ") && begin.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("no last line", || read().contains("  more   "));
     let lines: Vec<String> = read().lines().map(str::to_owned).collect();
     let own = lines
         .into_iter()
@@ -152,12 +150,9 @@ fn a_program_without_stderr_keeps_its_files() {
     let (_, shim) = run("closed").both();
     assert!(shim.stdout.ends_with("written: 0\n"), "{}", shim.stdout);
     // The command may outlive the program.
-    let begin = Instant::now();
-    let is_told = || texts(&shim).contains("gpushim: out of memory: ");
-    while !is_told() && begin.elapsed() < Duration::from_secs(10) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(is_told(), "{}", texts(&shim));
+    until("no autopsy", || {
+        texts(&shim).contains("gpushim: out of memory: ")
+    });
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -168,7 +167,6 @@ fn a_perf_map_is_read_only_if_it_is_the_users_own_file() {
         let shim = Run::new(program_with("perf_map", &flags))
             .arg(what)
             .env("GPUSHIM_STACKS", "all")
-            .limit(Duration::from_secs(60))
             .shim();
         let pid = shim.trace().pid();
         for name in ["map", "map.other"] {

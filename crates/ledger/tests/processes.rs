@@ -15,6 +15,8 @@ const LIMIT: u64 = 1000;
 /// Bytes that a process holds at most at once, in one piece.
 const MOST: u64 = 96;
 const THREADS: u64 = 8;
+/// Time after which bytes of a killed process that are not free fail a test on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn terms(guarantee: u64) -> Terms {
     Terms {
@@ -194,7 +196,7 @@ fn the_bytes_of_a_killed_process_are_free_again() {
         let begun = Instant::now();
         // It is not waited for: a parent may never do that.
         while !member.take(device, 600) {
-            assert!(begun.elapsed() < Duration::from_secs(1));
+            assert!(begun.elapsed() < PATIENCE);
         }
         assert_eq!(member.held_by_all(device), 1000);
         assert_eq!(member.peers(device), []);
@@ -245,11 +247,7 @@ fn processes_of_another_container_are_proven_by_their_locks() {
     other.wait().expect("waited");
     let begun = Instant::now();
     while !member.take(device, 700) {
-        assert!(
-            begun.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            member.peers(device)
-        );
+        assert!(begun.elapsed() < PATIENCE, "{:?}", member.peers(device));
     }
     assert_eq!(member.peers(device), []);
 }
