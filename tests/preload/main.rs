@@ -31,6 +31,7 @@ mod ipc;
 mod kill_switch;
 mod killed;
 mod library;
+mod limit_reports;
 mod limits;
 mod mempools;
 mod nvtx;

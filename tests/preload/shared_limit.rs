@@ -12,12 +12,12 @@ use crate::support::{Outcome, Run, library, place, program};
 
 const MIB: u64 = 1 << 20;
 
-fn run(what: &str) -> Run {
+pub fn run(what: &str) -> Run {
     Run::new(program("limit_shared")).arg(what)
 }
 
-/// Runs at the same time that share the device, and all but the ledger of `shares`.
-fn together<const N: usize>(run: impl Fn(&Path, usize) -> Run + Sync) -> [Outcome; N] {
+/// Runs at the same time that share the device and a folder.
+pub fn together<const N: usize>(run: impl Fn(&Path, usize) -> Run + Sync) -> [Outcome; N] {
     let folder = tempfile::tempdir().expect("a folder");
     let one = |which| {
         let run = run(folder.path(), which).env("STANDIN_SHARED", folder.path().join("shared"));
@@ -269,13 +269,12 @@ fn each_ledger_has_the_limit_for_itself() {
     }
 }
 
-/// A run under a limit of 100 MiB, with the stand-in of NVML in a folder.
-fn with_nvml(what: &str, folder: &Path) -> Run {
+/// Gives a run a limit of 100 MiB, and the stand-in of NVML in a folder.
+pub fn with_nvml(run: Run, folder: &Path) -> Run {
     let nvml = folder.join("libnvidia-ml.so.1");
     fs::copy(library("lib_nvml", &[]), nvml).expect("a copy");
     let search = [place().libraries.as_os_str(), folder.as_os_str()].join(OsStr::new(":"));
-    run(what)
-        .env("LD_LIBRARY_PATH", search)
+    run.env("LD_LIBRARY_PATH", search)
         .env("GPUSHIM_LIMIT", "100M")
         .env("GPUSHIM_LIMIT_SCOPE", "{}/ledger")
         .env("STANDIN_MEMORY", "1G")
@@ -286,7 +285,7 @@ fn with_nvml(what: &str, folder: &Path) -> Run {
 fn a_child_after_a_query_of_nvml_has_the_limit() {
     let folder = tempfile::tempdir().expect("a folder");
     for scope in ["process", "{}/ledger"] {
-        let shim = with_nvml("forks", folder.path())
+        let shim = with_nvml(run("forks"), folder.path())
             .env("GPUSHIM_LIMIT_SCOPE", scope)
             .env("NVML_UUID", "GPU-00112233-4455-6677-8899-aabbccddeeff")
             .shim();
@@ -303,7 +302,7 @@ fn a_child_after_a_query_of_nvml_has_the_limit() {
 #[test]
 fn every_query_sees_the_limit() {
     let folder = tempfile::tempdir().expect("a folder");
-    let shim = with_nvml("figures", folder.path())
+    let shim = with_nvml(run("figures"), folder.path())
         .env("NVML_BYTES", (90 * MIB).to_string())
         .shim();
     let lines = [

@@ -1,4 +1,4 @@
-/* Plays NVML: this process uses as many bytes as NVML_BYTES says. Its first device has 1 GiB, of which 96 MiB are used and
+/* Plays NVML: this process uses as many bytes as NVML_BYTES says, beside the process NVML_ANOTHER. Its first device has 1 GiB, of which 96 MiB are used and
    32 MiB reserved. */
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,8 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Proce
     const char *bytes = getenv("NVML_BYTES");
     if (device != &users || *count < 2 || !bytes) return 7;
     *count = 2;
-    processes[0] = (Process){.pid = 1, .bytes = 999};
+    const char *another = getenv("NVML_ANOTHER");
+    processes[0] = (Process){.pid = another ? (unsigned)atol(another) : 1, .bytes = 999};
     processes[1] = (Process){.pid = (unsigned)getpid(), .bytes = strtoull(bytes, NULL, 10)};
     return 0;
 }

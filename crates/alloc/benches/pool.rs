@@ -22,6 +22,7 @@ struct Free(AtomicU64);
 impl Driver for Free {
     type Error = i32;
     type Event = u64;
+    type Admission = ();
     const OUT_OF_MEMORY: i32 = 2;
 
     fn is_out_of_memory(error: i32) -> bool {
@@ -65,8 +66,8 @@ impl Driver for Free {
         Ok(())
     }
     fn retire(&self, _: u64) {}
-    fn admit(&self, _: i32, _: u64) -> bool {
-        true
+    fn admit(&self, _: i32, _: u64) -> Option<()> {
+        Some(())
     }
     fn make_room(&self, _: PoolId, _: bool) -> bool {
         false

@@ -29,6 +29,8 @@ pub trait Driver: Sync + Sized {
     type Error: Copy + Debug + Send;
     /// A recorded point in a stream's work, cheap to copy.
     type Event: Copy + Debug + Send;
+    /// Bytes that a thread may create; the rest is given back when it is dropped.
+    type Admission;
 
     /// Error code for out-of-memory, also for the pool's own refusals.
     const OUT_OF_MEMORY: Self::Error;
@@ -198,8 +200,10 @@ pub trait Driver: Sync + Sized {
         false
     }
 
-    /// True if this process may hold `bytes` bytes more on a device.
-    fn admit(&self, device: i32, bytes: u64) -> bool;
+    /// Admits `bytes` bytes more of a device to this process. While the result lives, this thread
+    /// may create them, whatever other threads and processes ask for. `None`: the process may not
+    /// hold them.
+    fn admit(&self, device: i32, bytes: u64) -> Option<Self::Admission>;
 
     /// Gives back memory that other caches of this process hold on a pool's device. With `waits`,
     /// first waits for the work that still uses it. True if any memory was given back.

@@ -22,6 +22,7 @@
 //! impl Driver for Idle {
 //!     type Error = ();
 //!     type Event = ();
+//!     type Admission = ();
 //!     const OUT_OF_MEMORY: () = ();
 //!     fn allocate(&self, _: Home, bytes: u64) -> Result<u64, ()> {
 //!         Ok(self.0.fetch_add(bytes, Ordering::Relaxed))
@@ -42,7 +43,7 @@
 //! #   fn order(&self, _: Stream, _: ()) -> Result<(), ()> { Ok(()) }
 //! #   fn wait(&self, _: ()) -> Result<(), ()> { Ok(()) }
 //! #   fn retire(&self, _: ()) {}
-//! #   fn admit(&self, _: i32, _: u64) -> bool { true }
+//! #   fn admit(&self, _: i32, _: u64) -> Option<()> { Some(()) }
 //! #   fn make_room(&self, _: PoolId, _: bool) -> bool { false }
 //! }
 //!

@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_uint, c_ulonglong, c_void};
 use std::mem::transmute;
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -86,11 +87,30 @@ impl Nvml {
         if unsafe { (self.processes)(device, &mut count, all.as_mut_ptr()) } != SUCCESS {
             return None;
         }
-        let known = all.iter().take(count as usize);
-        let ours = known.filter(|one| one.pid == pid && one.bytes != NOT_AVAILABLE);
-        // In a container without its own view of processes, no process has this id.
+        all.truncate(count as usize);
+        if !is_initial_namespace() && !all.iter().all(|one| exists(one.pid)) {
+            return None;
+        }
+        let ours = all
+            .iter()
+            .filter(|one| one.pid == pid && one.bytes != NOT_AVAILABLE);
         ours.map(|one| one.bytes).reduce(u64::saturating_add)
     }
+}
+
+/// True if process ids here are those of the machine. The number is Linux's `PROC_PID_INIT_INO`
+/// (include/linux/proc_ns.h).
+fn is_initial_namespace() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
+}
+
+/// True if a process has this id here. Drivers that do not translate ids for a container list the
+/// machine's: one of them may be another process's here.
+fn exists(pid: c_uint) -> bool {
+    // SAFETY: signal 0 is not sent.
+    pid <= i32::MAX as c_uint
+        && (unsafe { libc::kill(pid as libc::pid_t, 0) } == 0
+            || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH))
 }
 
 /// Returns the bytes that this process uses of the device with this UUID. `None` if NVML is not

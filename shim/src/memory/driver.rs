@@ -108,6 +108,7 @@ fn segment(kind: Kind, device: i32, address: u64, bytes: u64) {
 impl Driver for Cuda {
     type Error = CUresult;
     type Event = Event;
+    type Admission = limit::Advance;
 
     const OUT_OF_MEMORY: CUresult = OUT_OF_MEMORY;
 
@@ -340,9 +341,9 @@ impl Driver for Cuda {
         self.put_back(event);
     }
 
-    fn admit(&self, device: i32, bytes: u64) -> bool {
-        limit::fits(device, bytes)
-            && (bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes))
+    fn admit(&self, device: i32, bytes: u64) -> Option<limit::Advance> {
+        let has_it = bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes);
+        has_it.then(|| limit::Advance::of(device, bytes))?
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {

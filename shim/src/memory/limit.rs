@@ -8,6 +8,7 @@
 //! If processes share the limit, their [ledger](crate::memory::ledger) has the counts. Then NVML's
 //! figure of the process counts as well.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,6 +199,54 @@ impl Drop for Claim {
     }
 }
 
+thread_local! {
+    /// Device and bytes that this thread has claimed in advance.
+    static ADVANCE: Cell<(i32, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Bytes claimed for all pieces of a request of this thread. Two requests that each get a part would
+/// both be refused. What no piece has taken is given back when dropped.
+#[must_use]
+pub struct Advance {
+    /// True if the claim is this one's, and not that of an outer request.
+    claims: bool,
+}
+
+impl Advance {
+    /// Claims bytes of a device in advance. Small blocks only have to fit: they may need no claim.
+    /// `None`: the limit does not allow it.
+    pub fn of(device: i32, bytes: u64) -> Option<Advance> {
+        let claims = limit().is_some() && bytes > SMALL && ADVANCE.get().1 == 0;
+        if !claims {
+            return fits(device, bytes).then_some(Advance { claims });
+        }
+        let mut claim = reserve(device, bytes)?;
+        ADVANCE.set((device, mem::take(&mut claim.bytes)));
+        Some(Advance { claims })
+    }
+
+    /// Takes the claim of a piece; `None` if it was not claimed in advance.
+    fn take(device: i32, bytes: u64) -> Option<Claim> {
+        let (of, claimed) = ADVANCE.get();
+        let rest = claimed.checked_sub(bytes).filter(|_| of == device)?;
+        ADVANCE.set((of, rest));
+        Some(Claim {
+            device,
+            bytes,
+            turn: None,
+        })
+    }
+}
+
+impl Drop for Advance {
+    fn drop(&mut self) {
+        if self.claims {
+            let (device, rest) = ADVANCE.take();
+            of(device).fetch_sub(rest, Ordering::AcqRel);
+        }
+    }
+}
+
 /// Claims the most that the driver may take for bytes of a device. `None`: the limit does not allow
 /// it.
 pub fn reserve(device: i32, bytes: u64) -> Option<Claim> {
@@ -211,6 +260,9 @@ pub fn reserve_in_turn(device: i32, bytes: u64, may_share: bool) -> Option<Claim
     };
     let turn = may_share.then(|| lock(&TURN));
     let bytes = granules(bytes);
+    if let Some(claim) = Advance::take(device, bytes) {
+        return Some(claim);
+    }
     let more = |held: u64| held.checked_add(bytes).filter(|held| *held <= limit);
     let is_taken = match Part::of(device) {
         Some(part) => part.take(bytes),

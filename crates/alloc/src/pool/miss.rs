@@ -150,11 +150,15 @@ impl<D: Driver> Pool<D> {
         self.take_back(driver, misses, &mapping);
         let mut handles = Vec::with_capacity(mapping.fills.len());
         let new = mapping.new_bytes();
-        let result = if self.is_beyond(new) || !driver.admit(self.device, new) {
-            Err(D::OUT_OF_MEMORY)
-        } else {
-            self.carry_out(driver, misses, &mapping, &mut handles)
+        let admission = match self.is_beyond(new) {
+            true => None,
+            false => driver.admit(self.device, new),
         };
+        let result = match &admission {
+            Some(_) => self.carry_out(driver, misses, &mapping, &mut handles),
+            None => Err(D::OUT_OF_MEMORY),
+        };
+        drop(admission);
         let mut state = self.state.lock_without_caches();
         match result {
             Ok(()) => {

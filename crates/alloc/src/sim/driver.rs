@@ -56,6 +56,7 @@ fn mask(devices: &[i32]) -> u8 {
 impl Driver for Probe {
     type Error = Error;
     type Event = Event;
+    type Admission = ();
     const OUT_OF_MEMORY: Error = Error::OutOfMemory;
 
     fn is_out_of_memory(error: Error) -> bool {
@@ -305,8 +306,8 @@ impl Driver for Probe {
         });
     }
 
-    fn admit(&self, _: i32, bytes: u64) -> bool {
-        self.with(|sim| sim.memory.total().saturating_add(bytes) <= sim.limit)
+    fn admit(&self, _: i32, bytes: u64) -> Option<()> {
+        self.with(|sim| (sim.memory.total().saturating_add(bytes) <= sim.limit).then_some(()))
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {

@@ -191,6 +191,7 @@ fn whole(bytes: u64) -> u64 {
 impl Driver for Simulated {
     type Error = OutOfMemory;
     type Event = u64;
+    type Admission = ();
     const OUT_OF_MEMORY: OutOfMemory = OutOfMemory;
 
     fn is_out_of_memory(_: OutOfMemory) -> bool {
@@ -253,8 +254,8 @@ impl Driver for Simulated {
         Ok(())
     }
     fn retire(&self, _: u64) {}
-    fn admit(&self, _: i32, bytes: u64) -> bool {
-        self.taken.load(Relaxed).saturating_add(bytes) <= self.capacity()
+    fn admit(&self, _: i32, bytes: u64) -> Option<()> {
+        (self.taken.load(Relaxed).saturating_add(bytes) <= self.capacity()).then_some(())
     }
     fn make_room(&self, _: PoolId, _: bool) -> bool {
         false

@@ -54,10 +54,12 @@ impl<D: Driver> Pool<D> {
             }
             self.give_back(driver, misses, excess, 0);
         }
-        if self.is_beyond(need) || !driver.admit(self.device, need) {
+        if self.is_beyond(need) {
             return Err(D::OUT_OF_MEMORY);
         }
+        let admission = driver.admit(self.device, need).ok_or(D::OUT_OF_MEMORY)?;
         let address = driver.allocate(home, need)?;
+        drop(admission);
         let mut state = self.state.lock();
         let queue = state.queues.of(stream);
         let Some(id) = state.allocated(address, need) else {

@@ -121,6 +121,7 @@ impl Slow {
 impl Driver for Slow {
     type Error = OutOfMemory;
     type Event = u64;
+    type Admission = ();
     const OUT_OF_MEMORY: OutOfMemory = OutOfMemory;
 
     fn is_out_of_memory(_: OutOfMemory) -> bool {
@@ -189,8 +190,8 @@ impl Driver for Slow {
     fn retire(&self, _: u64) {
         self.events.fetch_sub(1, Ordering::Relaxed);
     }
-    fn admit(&self, _: i32, _: u64) -> bool {
-        true
+    fn admit(&self, _: i32, _: u64) -> Option<()> {
+        Some(())
     }
     fn make_room(&self, _: PoolId, _: bool) -> bool {
         false
