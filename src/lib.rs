@@ -38,6 +38,7 @@
 // The rooms that features share.
 mod cli;
 mod cut;
+mod elf;
 pub mod output;
 
 // The rooms in crates of their own.

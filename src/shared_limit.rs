@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::output::escape::shown;
 use crate::output::table::{Align, Table};
 use crate::output::units::bytes;
-use gpushim_ledger::{Entry, Error, View};
+use gpushim_ledger::{Entry, Error, View, device_name};
 
 /// A ledger at this moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -99,7 +99,7 @@ impl SharedLimit {
 impl Part {
     fn of(entry: Entry) -> Part {
         Part {
-            device: named(entry.device),
+            device: device_name(entry.device),
             pid: entry.pid,
             rank: entry.rank,
             program: entry.name,
@@ -108,20 +108,6 @@ impl Part {
             limit: entry.limit,
         }
     }
-}
-
-/// Returns NVML's name of a device.
-fn named(uuid: [u8; 16]) -> String {
-    let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-    let parts = [
-        part(0, 8),
-        part(8, 12),
-        part(12, 16),
-        part(16, 20),
-        part(20, 32),
-    ];
-    format!("GPU-{}", parts.join("-"))
 }
 
 #[cfg(test)]

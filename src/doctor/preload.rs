@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::check::{Check, Verdict};
+use crate::elf;
 
 /// Debian's name of this architecture.
 #[cfg(target_arch = "aarch64")]
@@ -83,60 +84,7 @@ fn find(library: &str) -> Option<PathBuf> {
 
 /// True if a 64-bit ELF library defines a dynamic symbol of this name. False if it cannot be read.
 fn exports(library: &Path, symbol: &[u8]) -> bool {
-    fs::read(library).is_ok_and(|file| defines(&file, symbol).unwrap_or(false))
-}
-
-/// Section types of the ELF specification: dynamic symbols.
-const SHT_DYNSYM: u64 = 11;
-/// Bytes of a section header and of a symbol.
-const SECTION: usize = 64;
-const SYMBOL: usize = 24;
-
-fn defines(file: &[u8], symbol: &[u8]) -> Option<bool> {
-    if !file.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let sections = number(file, 0x28, 8)?;
-    let count = number(file, 0x3c, 2)?;
-    let section = |index: u64| {
-        let from = usize::try_from(sections).ok()?;
-        let from = from.checked_add(usize::try_from(index).ok()?.checked_mul(SECTION)?)?;
-        file.get(from..from.checked_add(SECTION)?)
-    };
-    let content = |header: &[u8]| {
-        let from = usize::try_from(number(header, 0x18, 8)?).ok()?;
-        let bytes = usize::try_from(number(header, 0x20, 8)?).ok()?;
-        file.get(from..from.checked_add(bytes)?)
-    };
-    for index in 0..count {
-        let header = section(index)?;
-        if number(header, 4, 4)? != SHT_DYNSYM {
-            continue;
-        }
-        let names = content(section(number(header, 0x28, 4)?)?)?;
-        let is_it = |entry: &[u8]| {
-            let name = names.get(usize::try_from(number(entry, 0, 4)?).ok()?..)?;
-            let defined = number(entry, 6, 2)? != 0;
-            Some(defined && name.split(|byte| *byte == 0).next()? == symbol)
-        };
-        return Some(
-            content(header)?
-                .chunks_exact(SYMBOL)
-                .any(|entry| is_it(entry).unwrap_or(false)),
-        );
-    }
-    Some(false)
-}
-
-/// A little-endian number of `size` bytes.
-fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(size)?)?;
-    Some(
-        bytes
-            .iter()
-            .rev()
-            .fold(0, |number, byte| number << 8 | u64::from(*byte)),
-    )
+    fs::read(library).is_ok_and(|file| elf::defines(&file, symbol).unwrap_or(false))
 }
 
 #[cfg(test)]
@@ -166,7 +114,7 @@ mod tests {
         // Undefined there: it is the loader's.
         assert!(!exports(&libc, b"_dl_argv"));
         assert!(!exports(Path::new("/no/such/file"), b"dlsym"));
-        assert_eq!(defines(b"\x7fELF\x02\x01", b"dlsym"), None);
-        assert_eq!(defines(b"#!/bin/sh", b"dlsym"), None);
+        assert_eq!(elf::defines(b"\x7fELF\x02\x01", b"dlsym"), None);
+        assert_eq!(elf::defines(b"#!/bin/sh", b"dlsym"), None);
     }
 }

@@ -1,19 +1,16 @@
 //! Programs that a library cannot be preloaded into, for runs that require a limit.
-//!
-//! Layout: the ELF specification, and elf(5).
 
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::elf;
 use crate::error::{Result, failed};
 use gpushim_config::Config;
 
 /// Most bytes of a file that are read for its program headers.
 const HEADS: u64 = 64 << 10;
-/// Type of the program header that names the dynamic loader (`PT_INTERP`).
-const INTERPRETER: u32 = 3;
 
 /// Refuses a program that would run without the limit that is required.
 ///
@@ -61,26 +58,11 @@ fn obstacle(path: &Path) -> Option<&'static str> {
     if gains_rights {
         return Some("it gets the rights of another user, so that the kernel ignores LD_PRELOAD");
     }
-    match has_interpreter(&head) {
+    match elf::has_loader(&head) {
         Some(true) => None,
         Some(false) => Some("it is linked statically, so that nothing can be preloaded into it"),
         None => Some("it is no 64-bit program of this machine"),
     }
-}
-
-/// True if a 64-bit little-endian ELF file names a dynamic loader. `None`: it is of another kind.
-fn has_interpreter(head: &[u8]) -> Option<bool> {
-    if !head.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let number = |at: usize, bytes: usize| {
-        let field = head.get(at..at.checked_add(bytes)?)?;
-        let digits = field.iter().rev();
-        Some(digits.fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
-    };
-    let (from, each, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    let mut headers = (0..count).map(|at| usize::try_from(from + at * each).ok());
-    Some(headers.any(|at| at.and_then(|at| number(at, 4)) == Some(INTERPRETER.into())))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //!
 //! No lock of this crate is waited for while memory is charged.
 
+mod device_name;
 mod error;
 mod file;
 mod layout;
@@ -25,6 +26,7 @@ mod process;
 mod scope;
 mod view;
 
+pub use device_name::{device_name, device_uuid};
 pub use error::Error;
 pub use member::{Member, Terms};
 pub use scope::Scope;

@@ -118,42 +118,6 @@ fn exists(pid: c_uint) -> bool {
 pub fn used_by_this_process(uuid: [u8; 16]) -> Option<u64> {
     static NVML: OnceLock<Option<Nvml>> = OnceLock::new();
     let nvml = NVML.get_or_init(Nvml::open).as_ref()?;
-    nvml.ask(&named(uuid)?, std::process::id())
-}
-
-/// Returns NVML's name of a device: `GPU-` and the bytes in groups.
-fn named(uuid: [u8; 16]) -> Option<CString> {
-    let mut text = String::from("GPU");
-    for (at, byte) in uuid.iter().enumerate() {
-        if matches!(at, 0 | 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text.push_str(&format!("{byte:02x}"));
-    }
-    CString::new(text).ok()
-}
-
-/// Parses NVML's name of a device.
-pub fn uuid_of(name: &str) -> Option<[u8; 16]> {
-    let (_, digits) = name.split_once('-')?;
-    let digits: String = digits.chars().filter(|digit| *digit != '-').collect();
-    let number = u128::from_str_radix(&digits, 16).ok()?;
-    (digits.len() == 32).then_some(number.to_be_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_are_named_as_nvml_names_them() {
-        let uuid = std::array::from_fn(|at| at as u8 * 17);
-        let name = named(uuid).expect("no zeros");
-        assert_eq!(
-            name.to_str(),
-            Ok("GPU-00112233-4455-6677-8899-aabbccddeeff")
-        );
-        assert_eq!(name.to_str().ok().and_then(uuid_of), Some(uuid));
-        assert_eq!(uuid_of("GPU-0"), None);
-    }
+    let name = CString::new(gpushim_ledger::device_name(uuid)).ok()?;
+    nvml.ask(&name, std::process::id())
 }

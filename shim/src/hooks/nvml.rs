@@ -8,8 +8,9 @@ use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use gpushim_ledger::device_uuid;
+
 use crate::base::{boundary, linker};
-use crate::cuda::nvml;
 use crate::memory::limit;
 
 /// `nvmlMemory_t`: bytes of a device.
@@ -116,5 +117,5 @@ fn uuid(device: *mut c_void) -> Option<[u8; 16]> {
     };
     // SAFETY: NVML wrote a C string, and the last byte is zero in any case.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
-    (result == SUCCESS).then(|| nvml::uuid_of(name.to_str().ok()?))?
+    (result == SUCCESS).then(|| device_uuid(name.to_str().ok()?))?
 }
