@@ -108,7 +108,7 @@ fn the_machines_process_ids_are_not_taken_for_the_containers() {
         return;
     }
     // Process 1 of the namespace is this one, which has 999 bytes more; the other one is in none.
-    for (another, free) in [("1", "9"), ("4194303", "20")] {
+    for (another, free, seconds) in [("1", "9", "60"), ("4194303", "20", "3")] {
         let unshared = Run::new("unshare")
             .arg("-Urfp")
             .arg(program("limit_shared"))
@@ -116,6 +116,8 @@ fn the_machines_process_ids_are_not_taken_for_the_containers() {
         let shim = with_nvml(unshared, folder.path())
             .env("NVML_BYTES", (90 << 20).to_string())
             .env("NVML_ANOTHER", another)
+            .env("NVML_AFTER", "nvml")
+            .env("NVML_SECONDS", seconds)
             .shim();
         let line = format!("\nfree {free}\n");
         assert!(shim.stdout.contains(&line), "{another}: {}", shim.stdout);

@@ -159,6 +159,15 @@ static void *without_context(void *unused) {
     return unused;
 }
 
+/* Waits up to NVML_SECONDS for NVML's figure: the background thread asks after a second, and then every ten. */
+static void wait_for_nvml(void) {
+    const char *after = getenv("NVML_AFTER"), *seconds = getenv("NVML_SECONDS");
+    size_t before = free_memory();
+    if (!after || !seconds) return;
+    fclose(fopen(after, "w"));
+    for (int i = 0; i < atoi(seconds) * 200 && free_memory() == before; i++) sleep_ms(5);
+}
+
 static void figures(void) {
     size_t available = 0, all = 0;
     pthread_t thread;
@@ -173,8 +182,7 @@ static void figures(void) {
     printf("free %zu of %zu\n", available >> 20, all >> 20);
     for (int i = 0; i < 4; i++) printf("%d ", cuMemAlloc_v2(&block[i], 20 * MIB));
     printf("\na foreign address: %d\n", cuMemFree_v2(foreign));
-    /* The background thread asks NVML meanwhile. */
-    sleep_ms(2500);
+    wait_for_nvml();
     printf("free %zu\n", free_memory() >> 20);
     nvml();
     for (int i = 0; i < 4; i++)

@@ -154,7 +154,9 @@ fn ask_for(what: u64) -> bool {
     }) else {
         return false;
     };
-    if WANTED.fetch_or(what, Ordering::AcqRel) != 0 {
+    // The thread that asked first may not have told the interpreter yet. A program that asks gets
+    // the walk before its next call returns.
+    if WANTED.fetch_or(what, Ordering::AcqRel) != 0 && what != bit(Occasion::Asked) {
         return true;
     }
     let is_asked = owners.at_safe_point(at_safe_point);

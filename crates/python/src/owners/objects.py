@@ -244,11 +244,13 @@ def variables(w, code, parts, node, finished):
     values = parts[at + 2 if OLD else at:] if at else []
     n, cells, arguments = len(values), code.co_cellvars, code.co_argcount + code.co_kwonlyargcount
     arguments += sum(map(bool, (code.co_flags & 4, code.co_flags & 8)))
-    while not finished and n > arguments and type_name(type(values[n - 1])).endswith(ON_STACK):
-        n -= 1  # on the stack of a suspended frame lies what its loops and awaits work on
     own = code.co_varnames
     names = tuple([v for v in own if v not in cells]) + cells if OLD else own + tuple([v for v in cells if v not in own])
     names = names + code.co_freevars
+    while not finished and n > len(names) and (values[n - 1] is None or BaseException in type_mro(type(values[n - 1]))):
+        n -= 1  # exceptions that it handles, and None once it has handled one: also one of a walk while it ran
+    while not finished and n > arguments and type_name(type(values[n - 1])).endswith(ON_STACK):
+        n -= 1  # on the stack of a suspended frame lies what its loops and awaits work on
     if n != len(names):
         names = [name for name in own[:arguments] if not OLD or name not in cells]
     for i, value in enumerate(values):

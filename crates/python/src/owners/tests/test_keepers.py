@@ -112,6 +112,20 @@ class Keepers(unittest.TestCase):
                 yield item
             after = 1
             return after
+
+        def handled(sleeps):
+            kept = [inner]
+            try:
+                raise KeyError
+            except KeyError:
+                if sleeps:
+                    yield kept
+            yield kept
+        inner = Tensor()
+        for sleeps in (False, True):
+            after = handled(sleeps)
+            next(after)
+            self.assertEqual(path(inner, source=after), "source.handled().kept[*]")
         source, looping = batches(held), loop(other)
         next(source), next(looping)
         self.assertIn(path(held, source=source), ("source.batches().first", "source.batches().held[*]"))

@@ -240,19 +240,20 @@ class Others(unittest.TestCase):
         names, interval = dict(table=table, rows=rows, queue=queue, box=box, members=members), sys.getswitchinterval()
         sys.setswitchinterval(1e-5)
         try:
-            results = [path(tensor, **names) for _ in range(200)]
+            results = [path(tensor, **names) for _ in range(40)]
         finally:
             sys.setswitchinterval(interval)
             stop.set()
             thread.join()
-        self.assertLess(results.count(None), 20)
+        self.assertLess(results.count(None), 4)
 
     def test_budget(self):
         things = [[{"a": [i]} for _ in range(20)] for i in range(20000)]
-        start = time.perf_counter()
+        begun = time.process_time()
         owners, facts = walk([frame(things=things)], None, .03)
         self.assertTrue(facts["stopped"])
-        self.assertLess(time.perf_counter() - start, .5)
+        # Without the budget it would be five seconds.
+        self.assertLess(time.process_time() - begun, .5)
         self.assertGreater(facts["objects"], 0)
         self.assertFalse(walk([frame(a=[Tensor()])], None, 20)[1]["stopped"])
 
