@@ -342,8 +342,8 @@ impl Driver for Cuda {
     }
 
     fn admit(&self, device: i32, bytes: u64) -> Option<limit::Advance> {
-        let has_it = bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes);
-        has_it.then(|| limit::Advance::of(device, bytes))?
+        let has_it = || bytes < LARGE || self.free_bytes(device).is_none_or(|free| free >= bytes);
+        limit::Advance::of(device, bytes).filter(|_| has_it())
     }
 
     fn make_room(&self, asking: PoolId, waits: bool) -> bool {

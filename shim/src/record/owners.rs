@@ -154,16 +154,17 @@ fn ask_for(what: u64) -> bool {
     }) else {
         return false;
     };
+    let before = WANTED.fetch_or(what, Ordering::AcqRel);
     // The thread that asked first may not have told the interpreter yet. A program that asks gets
     // the walk before its next call returns.
-    if WANTED.fetch_or(what, Ordering::AcqRel) != 0 && what != bit(Occasion::Asked) {
+    if before & what != 0 || before != 0 && what != bit(Occasion::Asked) {
         return true;
     }
     let is_asked = owners.at_safe_point(at_safe_point);
-    if !is_asked {
+    if !is_asked && before == 0 {
         WANTED.fetch_and(!what, Ordering::AcqRel);
     }
-    is_asked
+    is_asked || before != 0
 }
 
 /// Starts a thread that walks in place of the main thread.

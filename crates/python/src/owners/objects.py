@@ -247,15 +247,19 @@ def variables(w, code, parts, node, finished):
     own = code.co_varnames
     names = tuple([v for v in own if v not in cells]) + cells if OLD else own + tuple([v for v in cells if v not in own])
     names = names + code.co_freevars
-    while not finished and n > len(names) and (values[n - 1] is None or BaseException in type_mro(type(values[n - 1]))):
-        n -= 1  # exceptions that it handles, and None once it has handled one: also one of a walk while it ran
-    while not finished and n > arguments and type_name(type(values[n - 1])).endswith(ON_STACK):
-        n -= 1  # on the stack of a suspended frame lies what its loops and awaits work on
+    while not finished and n > arguments and is_left_over(values[n - 1]):
+        n -= 1
     if n != len(names):
         names = [name for name in own[:arguments] if not OLD or name not in cells]
     for i, value in enumerate(values):
         known = i < min(n, len(names))
         push(w, value, node, local(code, names[i] if known else ""), 1 if known else 2)
+
+def is_left_over(value):
+    """Of a suspended frame: what loops and awaits work on; exceptions being handled, and None once it has handled one, also one of a walk
+    while it ran. A variable may have such a value, too: then its name is not certain."""
+    kind = type(value)
+    return value is None or type_name(kind).endswith(ON_STACK) or any(base is BaseException for base in type_mro(kind))
 
 def local(code, name):
     return "." + (code.co_name if plain(code.co_name) else "<code>") + "()." + (name if plain(name) else "<local>")

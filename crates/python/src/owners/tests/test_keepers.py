@@ -126,6 +126,55 @@ class Keepers(unittest.TestCase):
             after = handled(sleeps)
             next(after)
             self.assertEqual(path(inner, source=after), "source.handled().kept[*]")
+        def unset(flag):
+            if flag:
+                first = 1
+            try:
+                raise KeyError
+            except KeyError:
+                second = inner
+                yield second
+
+        def failed():
+            try:
+                loaded = int("x")
+            except ValueError as error:
+                fallback = inner
+                yield fallback
+            yield loaded
+
+        def deleted():
+            large, rest = 1, inner
+            del large
+            try:
+                raise KeyError
+            except KeyError:
+                yield rest
+
+        def nested():
+            try:
+                before = int("x")
+            except ValueError:
+                one = inner
+                try:
+                    after = int("x")
+                except ValueError:
+                    two = inner
+                    yield one, two
+            yield before, after
+
+        def over():
+            try:
+                raise KeyError
+            except KeyError as error:
+                pass
+            kept = inner
+            yield kept
+        for function, arguments, names in (unset, (0,), "second"), (failed, (), "fallback"), (deleted, (), "rest"), (nested, (), "one two"), (over, (), "kept"):
+            after = function(*arguments)
+            next(after)
+            right = ["source.%s().%s" % (function.__name__, name) for name in names.split() + ["<local>"]]
+            self.assertIn(path(inner, source=after), right)
         source, looping = batches(held), loop(other)
         next(source), next(looping)
         self.assertIn(path(held, source=source), ("source.batches().first", "source.batches().held[*]"))
