@@ -20,11 +20,11 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Number of bytes that are read at once where no frame is.
 const WINDOW: usize = 64 << 10;
 
-/// Finds the frames in a part of a file that belong to a trace. Calls `run` with the chunk, first
-/// number and length of each of their runs. Adds the damages found to `problems`, up to a limit.
-/// Reads every byte once, also of the one frame that was being written at the end of the part.
-/// Frames that begin behind it are newer than the scan. Zeros are no damage: there the oldest
-/// frames were.
+/// Finds the frames in a part of a file that belong to a trace: up to the file's end, as it was.
+/// Calls `run` with the chunk, first number and length of each of their runs. Adds the damages
+/// found to `problems`, up to a limit. Reads every byte once, also of the one frame that was being
+/// written at the end of the part. Frames that begin behind it are newer than the scan. Zeros are
+/// no damage: there the oldest frames were.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -37,7 +37,6 @@ pub(crate) fn scan(
     mut run: impl FnMut(u64, u64, u64),
 ) -> io::Result<Vec<Span>> {
     let (mut at, mut length) = (area.start, area.end);
-    let can_grow = file.metadata()?.len() == length;
     let mut found = Vec::new();
     let (mut foreign, mut dense, mut looks) = (0_u64, 0_u64, 0);
     let said = problems.len();
@@ -69,9 +68,7 @@ pub(crate) fn scan(
             // A running process may just be writing this frame.
             looks += 1;
             thread::sleep(Duration::from_millis(1));
-            if can_grow {
-                length = length.max(file.metadata()?.len());
-            }
+            length = length.max(file.metadata()?.len());
             continue;
         }
         match (span, packed) {

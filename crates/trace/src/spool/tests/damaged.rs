@@ -143,6 +143,35 @@ fn beyond_the_limit_the_oldest_frames_go() {
     );
 }
 
+/// The file's length is read while a frame is being written; the frame is whole soon after.
+#[test]
+fn a_frame_that_was_whole_after_the_length_was_read_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = create(&dir.path().join("a.trace"), 64 << 10);
+    let spooler = Spooler::start(&writer, options()).unwrap();
+    (0..1000).for_each(|at| writer.record(&numbered(0, at)));
+    spooler.flush(SOON).unwrap();
+    spooler.stop(SOON).unwrap();
+    let (path, frames) = copied(writer.path());
+    let (file, begin) = (fs::File::open(&path).unwrap(), mapped(&path));
+    let mut others = 1..frames.len();
+    let second = others.find(|at| frames[*at..].starts_with(&frame::MAGIC));
+    let first = second.unwrap_or(frames.len());
+    for read in [1, frame::HEADER_BYTES, first - 1, first] {
+        let (mut problems, mut events) = (Vec::new(), 0);
+        let found = scan::scan(
+            &file,
+            begin..begin + read as u64,
+            writer.wall_ns(),
+            &mut frame::Budget::new(),
+            &mut problems,
+            |_, _, length| events += length,
+        );
+        assert_eq!(problems, Vec::<String>::new(), "{read}");
+        assert_eq!((found.unwrap().len(), events > 0), (1, true), "{read}");
+    }
+}
+
 /// A frame that replaces older ones seldom takes exactly their room.
 #[test]
 fn any_number_of_zeros_between_frames_is_no_damage() {
