@@ -20,6 +20,18 @@ fn copied(trace: &Path) -> (PathBuf, Vec<u8>) {
     (copy, frames)
 }
 
+/// Makes a trace in a folder whose spool has this many parts of 1,000 events.
+fn spooled(folder: &Path, parts: u64) -> Writer {
+    let writer = create(&folder.join("a.trace"), 64 << 10);
+    let spooler = Spooler::start(&writer, options()).unwrap();
+    for part in 0..parts {
+        (part * 1000..part * 1000 + 1000).for_each(|at| writer.record(&numbered(0, at)));
+        spooler.flush(SOON).unwrap();
+    }
+    spooler.stop(SOON).unwrap();
+    writer
+}
+
 #[test]
 fn a_spool_torn_at_any_byte_costs_only_what_the_ring_has_lost() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,11 +159,7 @@ fn beyond_the_limit_the_oldest_frames_go() {
 #[test]
 fn a_frame_that_was_whole_after_the_length_was_read_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let writer = create(&dir.path().join("a.trace"), 64 << 10);
-    let spooler = Spooler::start(&writer, options()).unwrap();
-    (0..1000).for_each(|at| writer.record(&numbered(0, at)));
-    spooler.flush(SOON).unwrap();
-    spooler.stop(SOON).unwrap();
+    let writer = spooled(dir.path(), 1);
     let (path, frames) = copied(writer.path());
     let (file, begin) = (fs::File::open(&path).unwrap(), mapped(&path));
     let mut others = 1..frames.len();
@@ -176,13 +184,7 @@ fn a_frame_that_was_whole_after_the_length_was_read_is_found() {
 #[test]
 fn any_number_of_zeros_between_frames_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
-    let writer = create(&dir.path().join("a.trace"), 64 << 10);
-    let spooler = Spooler::start(&writer, options()).unwrap();
-    for part in 0..4 {
-        (part * 1000..part * 1000 + 1000).for_each(|at| writer.record(&numbered(0, at)));
-        spooler.flush(SOON).unwrap();
-    }
-    spooler.stop(SOON).unwrap();
+    let writer = spooled(dir.path(), 4);
     let (path, frames) = copied(writer.path());
     let second = (1..).find(|at| frames[*at..].starts_with(&frame::MAGIC));
     let (first, rest) = frames.split_at(second.unwrap());
@@ -241,13 +243,7 @@ fn a_full_disk_stops_the_spool_and_nothing_else() {
 #[test]
 fn files_beside_a_trace_are_its_spool_if_it_has_none() {
     let dir = tempfile::tempdir().unwrap();
-    let writer = create(&dir.path().join("a.trace"), 64 << 10);
-    let spooler = Spooler::start(&writer, options()).unwrap();
-    for part in 0..4 {
-        (part * 1000..part * 1000 + 1000).for_each(|at| writer.record(&numbered(0, at)));
-        spooler.flush(SOON).unwrap();
-    }
-    spooler.stop(SOON).unwrap();
+    let writer = spooled(dir.path(), 4);
     let (path, frames) = copied(writer.path());
     let half = frames.len() / 2;
     let half = (half..).find(|at| frames[*at..].starts_with(&frame::MAGIC));
