@@ -328,6 +328,20 @@ fn every_query_sees_the_limit() {
     assert_eq!(shim.stdout.lines().collect::<Vec<_>>(), lines);
 }
 
+/// NVML's figure counts only if this process took and freed nothing meanwhile. That memory went to
+/// another process, so that as much of the device is free, does not show it.
+#[test]
+fn an_exchange_while_nvml_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shim = with_nvml(run("exchange"), folder.path())
+        .env("GPUSHIM_POLICY", "off")
+        .env("NVML_AFTER", "nvml")
+        .env("NVML_BYTES", (60 * MIB).to_string())
+        .env("NVML_LATER", (20 * MIB).to_string())
+        .shim();
+    assert_eq!(shim.stdout, "free: 60, then 100, at last 80\n");
+}
+
 /// Without its limit a program gets no context, if the limit is required.
 #[test]
 fn a_required_limit_that_is_not_in_force() {

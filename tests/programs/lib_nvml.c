@@ -1,5 +1,5 @@
 /* Plays NVML: this process uses as many bytes as NVML_BYTES says, beside the process NVML_ANOTHER. The answer waits up to a
-   minute for the file NVML_AFTER. Its first device has 1 GiB, of which 96 MiB are used and 32 MiB reserved. */
+   minute for the file NVML_AFTER; then the question has made the file `asked`. After the first answer, NVML_LATER says how many. Its first device has 1 GiB, of which 96 MiB are used and 32 MiB reserved. */
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
@@ -24,6 +24,9 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Process *processes) {
     const char *bytes = getenv("NVML_BYTES"), *after = getenv("NVML_AFTER");
     if (device != &users || *count < 2 || !bytes) return 7;
+    static int answers;
+    if (answers++ > 0 && getenv("NVML_LATER")) bytes = getenv("NVML_LATER");
+    if (after) fclose(fopen("asked", "w"));
     for (int i = 0; i < 12000 && after && access(after, F_OK) != 0; i++) usleep(5000);
     *count = 2;
     const char *another = getenv("NVML_ANOTHER");

@@ -3,6 +3,7 @@
    worker MIB: threads allocate at the edge of the limit until the file `stop` is there; the driver's own count is never above.
    turns FILE WHICH MIB: holds MIB in its turn (0 or 1), and asks for as much in the other's turn.
    figures: what the queries say of the device.
+   exchange: memory goes to another process while NVML counts.
    forks: asks NVML, and has a child use CUDA. */
 #include "streams.h"
 #include "turns.h"
@@ -168,6 +169,27 @@ static void wait_for_nvml(void) {
     for (int i = 0; i < atoi(seconds) * 200 && free_memory() == before; i++) sleep_ms(5);
 }
 
+static void wait_for(const char *file) {
+    while (access(file, F_OK) != 0) sleep_ms(5);
+}
+
+/* While NVML counts, this process frees a block and another one gets as much: the device's free memory is the same. */
+static void exchange(void) {
+    CUdeviceptr block = 0, of_another = 0;
+    CUresult (*allocate)(CUdeviceptr *, size_t) = NULL;
+    start();
+    *(void **)&allocate = true_symbol(driver, "cuMemAlloc_v2");
+    OK(cuMemAlloc_v2(&block, 40 * MIB));
+    size_t before = free_memory();
+    wait_for("asked");
+    OK(cuMemFree_v2(block));
+    OK(allocate(&of_another, 40 * MIB));
+    size_t between = free_memory();
+    fclose(fopen(getenv("NVML_AFTER"), "w"));
+    while (free_memory() == between) sleep_ms(1);
+    printf("free: %zu, then %zu, at last %zu\n", before >> 20, between >> 20, free_memory() >> 20);
+}
+
 static void figures(void) {
     size_t available = 0, all = 0;
     pthread_t thread;
@@ -213,6 +235,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[1], "crowd")) crowd(argc, argv);
     else if (!strcmp(argv[1], "turns")) turns(argv);
     else if (!strcmp(argv[1], "figures")) figures();
+    else if (!strcmp(argv[1], "exchange")) exchange();
     else if (!strcmp(argv[1], "forks")) forks();
     else {
         limit = (size_t)atol(argv[2]) * MIB;

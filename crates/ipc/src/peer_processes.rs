@@ -40,7 +40,6 @@ impl PeerProcesses {
     /// `patience`. A process that has not answered by then is not asked for ten times as long.
     ///
     /// `own`: this process's own server.
-    /// `own`: this process's own server.
     pub fn make_room(
         &self,
         own: Option<&Random>,

@@ -1,6 +1,7 @@
 //! The driver's figures of each device's memory, sampled by the background thread. The part that
 //! this library does not count belongs to other processes, contexts and code.
 
+use std::mem;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -122,57 +123,81 @@ pub fn sample(asked: &mut Asked) {
         return;
     }
     asked.last = Some(Instant::now());
-    for (device, free, total) in changed() {
-        outside::device_memory(device, free, total);
-        asked.about_process(device, free, total);
+    for sample in of_devices() {
+        if sample.is_new {
+            outside::device_memory(sample.device, sample.free, sample.total);
+        }
+        if sample.is_new || limit::is_shared(sample.device) {
+            asked.about_process(&sample);
+        }
     }
 }
 
-/// Returns the devices whose free bytes have changed, with their free and total bytes.
-fn changed() -> Vec<(i32, u64, u64)> {
-    let (mut asked, mut changed) = (Vec::new(), Vec::new());
+/// The driver's figures of a device in bytes.
+struct Sample {
+    device: i32,
+    free: u64,
+    total: u64,
+    /// True if they are not those of the last sample.
+    is_new: bool,
+}
+
+/// Returns the figures of all devices with a context.
+fn of_devices() -> Vec<Sample> {
+    let mut all: Vec<Sample> = Vec::new();
     let Ok(mut watched) = WATCHED.lock() else {
-        return changed;
+        return all;
     };
     for known in watched.iter_mut() {
         known.tell_made();
-        if asked.contains(&known.device) {
+        let device = known.device;
+        if all.iter().any(|sample| sample.device == device) {
             continue;
         }
         let Ok(Some((free, total))) = context::with(known.context, figures) else {
             continue;
         };
-        asked.push(known.device);
-        if known.last != (free, total) {
-            known.last = (free, total);
-            changed.push((known.device, free, total));
-        }
+        let is_new = mem::replace(&mut known.last, (free, total)) != (free, total);
+        all.push(Sample {
+            device,
+            free,
+            total,
+            is_new,
+        });
     }
-    changed
+    all
 }
 
 impl Asked {
     /// Asks for this process's part of a device, if that was not asked lately. If memory was taken
-    /// or freed meanwhile, nothing is recorded, and the next sample asks again.
-    fn about_process(&mut self, device: i32, free: u64, total: u64) {
+    /// or freed meanwhile, the next sample asks again.
+    fn about_process(&mut self, sample: &Sample) {
+        let device = sample.device;
         let known = self.process.iter().position(|(of, _)| *of == device);
         let is_due = |(_, last): &(i32, Instant)| last.elapsed() >= SELDOM;
         if !known.and_then(|at| self.process.get(at)).is_none_or(is_due) {
             return;
         }
+        let counted = limit::Counted::of(device);
         let bytes = devices::uuid(device)
             .and_then(|uuid| thread::call(|| nvml::used_by_this_process(uuid)));
-        if bytes.is_some() && now(device) != Some((free, total)) {
-            return;
+        if let Some(bytes) = bytes {
+            let is_quiet = now(device) == Some((sample.free, sample.total));
+            if is_quiet {
+                outside::process_memory(device, bytes, sample.free, sample.total);
+            }
+            let is_known = match limit::is_shared(device) {
+                true => counted.is_some_and(|counted| counted.uses(bytes)),
+                false => is_quiet,
+            };
+            if !is_known {
+                return;
+            }
         }
         if let Some(at) = known {
             self.process.swap_remove(at);
         }
         self.process.push((device, Instant::now()));
-        if let Some(bytes) = bytes {
-            limit::uses(device, bytes);
-            outside::process_memory(device, bytes, free, total);
-        }
     }
 }
 

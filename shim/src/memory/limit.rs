@@ -113,6 +113,16 @@ struct Holding {
 
 static HOLDINGS: LazyLock<Mutex<HashMap<Key, Holding>>> = LazyLock::new(Mutex::default);
 
+/// Number of changes to [`HOLDINGS`]. It is written under its lock.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Locks the holdings for a change.
+fn change_holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
+    let holdings = lock(&HOLDINGS);
+    CHANGES.fetch_add(1, Ordering::Relaxed);
+    holdings
+}
+
 /// Limit in bytes per device, if there is one.
 pub fn limit() -> Option<u64> {
     settings::config().limit.map(|limit| limit.bytes)
@@ -169,7 +179,7 @@ impl Claim {
 
     fn enter(&mut self, key: Key, bytes: u64) {
         let device = self.device;
-        let mut holdings = lock(&HOLDINGS);
+        let mut holdings = change_holdings();
         let known = holdings.entry(key).or_insert(Holding {
             device,
             bytes: 0,
@@ -291,7 +301,7 @@ pub fn give(place: Place) {
     if limit().is_none() {
         return;
     }
-    let mut holdings = lock(&HOLDINGS);
+    let mut holdings = change_holdings();
     for key in place.keys() {
         let Entry::Occupied(mut known) = holdings.entry(key) else {
             continue;
@@ -310,7 +320,7 @@ pub fn give(place: Place) {
 
 /// Removes the memory of a context that has ended.
 pub fn context_gone(context: Context) {
-    lock(&HOLDINGS).retain(|key, held| {
+    change_holdings().retain(|key, held| {
         let stays = !key.ends_with(context);
         if !stays {
             of(held.device).fetch_sub(held.bytes, Ordering::AcqRel);
@@ -330,7 +340,7 @@ pub fn shrink(place: Place, most: u64) {
 }
 
 fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
-    if let Some(known) = lock(&HOLDINGS).get_mut(&place.0) {
+    if let Some(known) = change_holdings().get_mut(&place.0) {
         let before = known.bytes;
         known.bytes = bytes(before);
         of(known.device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
@@ -370,22 +380,73 @@ pub fn fits_without_peers(device: i32, bytes: u64) -> bool {
     limit().is_none_or(|limit| with <= limit)
 }
 
-/// Counts the bytes of a device that the process uses by NVML's figure. `uses` includes what is
-/// counted here already. Only for a limit that processes share: it is the limit of what they use.
-pub fn uses(device: i32, uses: u64) {
-    if Part::of(device).is_none() {
-        return;
+/// True if the limit of a device is shared with other processes.
+pub fn is_shared(device: i32) -> bool {
+    Part::of(device).is_some()
+}
+
+/// Bytes of a device that are counted without NVML, while no request is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    device: i32,
+    bytes: u64,
+    changes: u64,
+}
+
+impl Counted {
+    /// Returns the count of a device. `None`: the limit is not shared, or a request is open.
+    pub fn of(device: i32) -> Option<Counted> {
+        Part::of(device)?;
+        Counted::among(&lock(&HOLDINGS), device)
     }
-    let mut holdings = lock(&HOLDINGS);
-    let known = holdings.entry(Key::Uncounted(device)).or_insert(Holding {
+
+    fn among(holdings: &HashMap<Key, Holding>, device: i32) -> Option<Counted> {
+        let its = holdings
+            .iter()
+            .filter(|(_, holding)| holding.device == device);
+        let (mut bytes, mut rest) = (0, 0);
+        for (key, holding) in its {
+            match key {
+                Key::Uncounted(_) => rest = holding.bytes,
+                _ => bytes += holding.bytes,
+            }
+        }
+        // A claim is held by no key.
+        (held(device) == bytes + rest).then(|| Counted {
+            device,
+            bytes,
+            changes: CHANGES.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Counts the rest of the bytes that the process uses of the device by NVML's figure. False,
+    /// and nothing changes, if memory was requested or freed since this count.
+    pub fn uses(self, uses: u64) -> bool {
+        let mut holdings = lock(&HOLDINGS);
+        let is_same = Counted::among(&holdings, self.device) == Some(self);
+        if is_same {
+            count_rest(&mut holdings, self.device, uses.saturating_sub(self.bytes));
+        }
+        is_same
+    }
+}
+
+/// Removes the count of contexts and code of a device that has no context any more.
+pub fn no_context(device: i32) {
+    if is_shared(device) {
+        count_rest(&mut lock(&HOLDINGS), device, 0);
+    }
+}
+
+fn count_rest(holdings: &mut HashMap<Key, Holding>, device: i32, bytes: u64) {
+    let rest = holdings.entry(Key::Uncounted(device)).or_insert(Holding {
         device,
         bytes: 0,
         users: 1,
         late: 0,
     });
-    let counted = held(device).saturating_sub(known.bytes);
-    let before = mem::replace(&mut known.bytes, uses.saturating_sub(counted));
-    of(device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
+    let before = mem::replace(&mut rest.bytes, bytes);
+    of(device).fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
 }
 
 /// Number of bytes of a device that the process holds or is asking for; 0 without a limit.

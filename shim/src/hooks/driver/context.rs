@@ -31,7 +31,7 @@ fn ended(handle: u64, forwarded: Vec<(u64, Taken)>) {
     context::ended(ended);
     limit::context_gone(ended);
     if let Some(device) = device.filter(|device| !device_memory::is_watched(*device)) {
-        limit::uses(device, 0);
+        limit::no_context(device);
     }
     capture_notices::context_gone(ended);
     elastic::context_gone(ended);
