@@ -12,8 +12,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use gpushim_trace::{Class, Kind};
+
 use crate::shared_limit::{self, together, with_nvml};
-use crate::support::{Run, program};
+use crate::support::{Outcome, Run, library, program};
 
 fn run(what: &str) -> Run {
     Run::new(program("limit_reports")).arg(what)
@@ -67,6 +69,31 @@ fn one_of_two_that_ask_at_once_is_served() {
         assert_eq!(served.len(), ROUNDS, "{policy}");
         let is_right = |pair: &[char; 2]| matches!(pair, ['+', '-'] | ['-', '+']);
         assert!(served.iter().all(is_right), "{policy}: {served:?}");
+    }
+}
+
+/// The same with elastic segments: one of two tensors that are made at once is wholly on the
+/// device. The other one is refused, or has memory of the host.
+#[test]
+fn one_of_two_tensors_made_at_once_is_on_the_device() {
+    let torch = library("libc10_cuda", &[OsStr::new("-l:libcudart.so.13")]);
+    for expands in [None, Some("1")] {
+        let all: [_; 2] = together(|folder, _| {
+            let run = Run::new(program("elastic")).arg(&torch).arg("race");
+            let run = run.arg(folder.join("turns")).arg("60");
+            let run = expands.map_or(run.clone(), |value| run.env("TORCH_EXPANDS", value));
+            run.env("GPUSHIM_ELASTIC", "auto")
+                .env("GPUSHIM_LIMIT", "100M")
+                .env("GPUSHIM_LIMIT_SCOPE", folder.join("ledger"))
+                .env("STANDIN_LATENCY", "create=20ms")
+                .may_complain()
+        });
+        let is_served = |run: &Outcome| {
+            let on_host = run.trace().count(Kind::Alloc, Class::Host);
+            run.note("refused") == 0 && on_host == 0
+        };
+        let served = all.iter().filter(|run| is_served(run)).count();
+        assert_eq!(served, 1, "{expands:?}");
     }
 }
 

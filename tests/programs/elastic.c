@@ -1,5 +1,5 @@
 /* A program on an allocator that does as PyTorch's. Arguments: the library with that allocator; what is done;
-   for turns the file of the turns and which are this process's. */
+   for turns the file of the turns and which are this process's; for a race the file and MiB. */
 #include "program.h"
 #include "turns.h"
 #include <sys/wait.h>
@@ -246,6 +246,20 @@ static void turns(const char *file, int which) {
     await_turn(file, 12);
 }
 
+/* Makes a tensor at the same moment as another process. */
+static void race(const char *file, size_t bytes) {
+    /* The first part of the first range has memory at once. */
+    Tensor first = tensor(MIB);
+    drop(&first);
+    pass_turn(file);
+    await_turn(file, 2);
+    Tensor made = tensor(bytes);
+    OK(cuStreamSynchronize(stream));
+    pass_turn(file);
+    await_turn(file, 4);
+    drop(&made);
+}
+
 int main(int argc, char **argv) {
     TRUE(argc >= 3);
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -267,6 +281,7 @@ int main(int argc, char **argv) {
     const char *what = argv[2];
     if (!strcmp(what, "rounds")) rounds(40);
     if (!strcmp(what, "turns")) turns(argv[3], atoi(argv[4]));
+    if (!strcmp(what, "race")) race(argv[3], (size_t)atol(argv[4]) * MIB);
     if (!strcmp(what, "graph")) graph();
     if (!strcmp(what, "questions")) questions();
     if (!strcmp(what, "uncached")) uncached();

@@ -113,6 +113,12 @@ impl<D: Driver> Pages<D> {
         Ok(handle)
     }
 
+    /// Claims bytes that [`Pages::create`] gets while the result lives. `None`: the process may not
+    /// hold them.
+    pub(super) fn admit(&self, bytes: u64) -> Option<D::Admission> {
+        self.driver.admit(self.device, bytes)
+    }
+
     /// Creates a page of the host's memory.
     pub(super) fn create_on_host(&self) -> Result<u64, D::Error> {
         self.driver.create_on_host(self.device, PAGE)

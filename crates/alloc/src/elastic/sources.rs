@@ -33,6 +33,15 @@ impl<E: Copy> State<E> {
         wanted: Wanted,
     ) -> Backed {
         let mut backed = Backed::default();
+        let missing = self.missing(base, pages.clone()) as u64 * PAGE;
+        if missing == 0 {
+            return backed;
+        }
+        // Two processes that each get a part of what is left would both lack the rest.
+        let _admission = match self.is_short {
+            true => None,
+            false => driver.admit(missing),
+        };
         // Adjacent pages that are mapped, and not enabled yet.
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
@@ -86,6 +95,16 @@ impl<E: Copy> State<E> {
         }
         self.enable(driver, base, run, &mut backed);
         backed
+    }
+
+    /// Number of a segment's mapped pages without memory.
+    fn missing(&self, base: u64, pages: Range<usize>) -> usize {
+        let (mut missing, mut at) = (0, pages.start);
+        while let Some(gap) = self.gap(base, at..pages.end) {
+            missing += gap.len();
+            at = gap.end;
+        }
+        missing
     }
 
     /// Finds the first run of a segment's mapped pages without memory.

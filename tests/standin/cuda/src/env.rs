@@ -53,8 +53,8 @@ pub struct Settings {
     /// `STANDIN_SHARED`: file with the memory that each process has taken. It counts for all
     /// processes that name the file.
     pub shared: Option<PathBuf>,
-    /// `STANDIN_LATENCY`: `name=time,...`. Names of host calls: malloc, free. Names of work on
-    /// streams: copy, set, launch.
+    /// `STANDIN_LATENCY`: `name=time,...`. Names of host calls: malloc, free, create. Names of
+    /// work on streams: copy, set, launch.
     pub latency: Latency,
     /// `STANDIN_REPORT`: file to which findings are appended.
     pub report: Option<PathBuf>,

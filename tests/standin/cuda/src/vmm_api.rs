@@ -2,6 +2,7 @@
 
 use crate::abi::{In, MemLocation, Out};
 use crate::codes::INVALID_VALUE;
+use crate::env::settings;
 use crate::memory::{Kind, PAGE};
 use crate::physical::{MemProp, sparse_file};
 use crate::state::lock;
@@ -41,6 +42,7 @@ api! {
         vmm::unreserve(address, size as u64)
     }
     cuMemCreate 10020 => fn cuMemCreate(handle: Out<u64>, size: usize, prop: In<MemProp>, flags: u64) {
+        settings().latency.spend("create");
         lock()?;
         handle.required()?;
         handle.put(vmm::create(size as u64, prop.get()?, flags)?)
