@@ -39,6 +39,8 @@ pub struct Situation {
     pub total: Option<u64>,
     /// Memory that the process held from the driver.
     pub held: u64,
+    /// Memory of its contexts and code that a shared limit counts, when it last refused a request.
+    pub rest: u64,
     /// The allocator that could not meet the request.
     pub cache: Option<Cache>,
     /// Free memory of its other pools.
@@ -52,6 +54,11 @@ pub struct Situation {
 }
 
 impl Situation {
+    /// Returns the bytes of the limit that the process itself holds.
+    pub fn of_limit(&self) -> u64 {
+        self.held.saturating_add(self.rest)
+    }
+
     /// Returns the bytes that peers hold of the limit.
     pub fn of_peers(&self) -> u64 {
         self.peers.iter().map(|peer| peer.held).sum()
@@ -105,7 +112,7 @@ impl Situation {
             true => 0,
             false => self.of_peers(),
         };
-        let held = self.held.saturating_add(peers);
+        let held = self.of_limit().saturating_add(peers);
         limit.map_or(free, |limit| free.min(limit.saturating_sub(held)))
     }
 
@@ -169,7 +176,7 @@ impl Situation {
             },
             Candidate::Limit => Cause::OurLimit {
                 limit: self.limit.unwrap_or(0),
-                held: self.held,
+                held: self.of_limit(),
             },
             Candidate::Others => Cause::OtherProcesses {
                 bytes: self.others().unwrap_or(0),

@@ -72,11 +72,11 @@ pub(super) fn situations(
             account.feed(&record);
         }
     });
-    let variables = recording.process().variables;
+    let process = recording.process();
+    let variables = &process.variables;
     let limit = variables
         .get("GPUSHIM_LIMIT")
         .and_then(|text| Limit::parse(text));
-    let peers = recording.process().peers;
     let policy = variables.get("GPUSHIM_POLICY").cloned();
     // A lost event could have been the refusal.
     let coverage = recording.coverage();
@@ -98,7 +98,7 @@ pub(super) fn situations(
             limit: limit.map(|limit| limit.bytes),
             peers: one
                 .device
-                .and_then(|device| peers.get(&device))
+                .and_then(|device| process.peers.get(&device))
                 .cloned()
                 .unwrap_or_default(),
             policy: policy.clone(),
@@ -108,6 +108,10 @@ pub(super) fn situations(
                 .map(|[_, total]| total)
                 .or_else(|| Some(recording.gpu(one.device?)?.bytes)),
             held,
+            rest: one
+                .device
+                .and_then(|device| process.rest_of_limit.get(&device).copied())
+                .unwrap_or_default(),
             cache: one.held,
             in_framework: framework.map_or(0, |[allocated, reserved]| {
                 reserved.saturating_sub(allocated)

@@ -129,7 +129,7 @@ fn evidence(situation: &Situation) -> Vec<String> {
         lines.push(format!(
             "GPUSHIM_LIMIT {}, of which {} were held",
             bytes(limit),
-            bytes(situation.held)
+            bytes(situation.of_limit())
         ));
     }
     for peer in &situation.peers {

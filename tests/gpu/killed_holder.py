@@ -107,6 +107,7 @@ def main():
                     "GPUSHIM_POLICY": policy,
                     "GPUSHIM_LIMIT": f"{options.mib * 3 // 2 + CONTEXTS}M",
                     "GPUSHIM_LIMIT_SCOPE": f"{folder}/ledger",
+                    "GPUSHIM_LIMIT_REQUIRED": "on",
                     "GPUSHIM_TRACE": f"{folder}/%p.trace",
                 }
             found = times(options, environment)

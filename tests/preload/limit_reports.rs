@@ -72,7 +72,7 @@ fn one_of_two_that_ask_at_once_is_served() {
     }
 }
 
-/// The same with elastic segments: one of two tensors that are made at once is wholly on the
+/// HAMi-core 273 with elastic segments: one of two tensors that are made at once is wholly on the
 /// device. The other one is refused, or has memory of the host.
 #[test]
 fn one_of_two_tensors_made_at_once_is_on_the_device() {

@@ -367,7 +367,7 @@ fn threads_have_names() {
         .collect();
     assert_eq!(named(&threads[0]), [kernel]);
     assert_eq!(named(&threads[1]), ["lives"]);
-    assert_eq!(named("4711"), ["für später"]);
+    assert_eq!(named("47114711"), ["für später"]);
 
     let shim = nvtx("all").shim();
     let all = self::events(&shim);

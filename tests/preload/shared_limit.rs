@@ -339,7 +339,11 @@ fn an_exchange_while_nvml_counts() {
         .env("NVML_BYTES", (60 * MIB).to_string())
         .env("NVML_LATER", (20 * MIB).to_string())
         .shim();
-    assert_eq!(shim.stdout, "free: 60, then 100, at last 80\n");
+    let lines = ["free: 60, then 100, at last 80", "too much: 2"];
+    assert_eq!(shim.stdout.lines().collect::<Vec<_>>(), lines);
+    let told = command(&["oom"], &[shim.trace().path().as_os_str()]);
+    let held = "GPUSHIM_LIMIT 100.0 MiB, of which 20.0 MiB were held";
+    assert!(told.contains(held), "NVML's figure counts: {told}");
 }
 
 /// Without its limit a program gets no context, if the limit is required.

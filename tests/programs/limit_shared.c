@@ -3,7 +3,7 @@
    worker MIB: threads allocate at the edge of the limit until the file `stop` is there; the driver's own count is never above.
    turns FILE WHICH MIB: holds MIB in its turn (0 or 1), and asks for as much in the other's turn.
    figures: what the queries say of the device.
-   exchange: memory goes to another process while NVML counts.
+   exchange: memory goes to another process while NVML counts; then a request is refused.
    forks: asks NVML, and has a child use CUDA. */
 #include "streams.h"
 #include "turns.h"
@@ -188,6 +188,7 @@ static void exchange(void) {
     fclose(fopen(getenv("NVML_AFTER"), "w"));
     while (free_memory() == between) sleep_ms(1);
     printf("free: %zu, then %zu, at last %zu\n", before >> 20, between >> 20, free_memory() >> 20);
+    printf("too much: %d\n", cuMemAlloc_v2(&block, 90 * MIB));
 }
 
 static void figures(void) {

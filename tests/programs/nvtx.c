@@ -146,7 +146,7 @@ static void *named(void *name) {
 
 static void thread_names(void) {
     pthread_t lives, ends;
-    NameOsThreadW(4711, L"f\u00fcr sp\u00e4ter");
+    NameOsThreadW(47114711, L"f\u00fcr sp\u00e4ter");
     start();
     allocate(1000);
     names();

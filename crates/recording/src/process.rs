@@ -36,6 +36,9 @@ pub struct Process {
     pub has_owners: bool,
     /// Path of the ledger by which it shared its limit with other processes.
     pub ledger: Option<String>,
+    /// Bytes of its contexts and code that the ledger counts, by device, when a request was refused
+    /// last.
+    pub rest_of_limit: BTreeMap<u8, u64>,
     /// Other processes with the same ledger when a request was refused last, by device.
     pub peers: BTreeMap<u8, Vec<Peer>>,
     /// Manner of its end by its own note.
@@ -101,11 +104,14 @@ impl Process {
                 _ if key.starts_with("GPUSHIM_") => {
                     process.variables.insert(key.clone(), value.clone());
                 }
+                // The last fact of these counts, which comes first here.
+                _ if key.starts_with("limit.rest.") => {
+                    let rest = device_of(key).zip(value.parse().ok());
+                    rest.map(|(device, rest)| *process.rest_of_limit.entry(device).or_insert(rest));
+                }
                 _ if key.starts_with("limit.peers.") => {
-                    let device = key.rsplit('.').next().and_then(|last| last.parse().ok());
                     let peers = || value.lines().filter_map(Peer::parse).collect();
-                    // The last fact counts, which comes first here.
-                    device.map(|device| process.peers.entry(device).or_insert_with(peers));
+                    device_of(key).map(|device| process.peers.entry(device).or_insert_with(peers));
                 }
                 _ => {
                     let gpu = Gpu::ordinal(key).zip(Gpu::parse(value));
@@ -120,6 +126,11 @@ impl Process {
     pub fn rank_number(&self) -> Option<u64> {
         self.rank.as_ref()?.parse().ok()
     }
+}
+
+/// Ordinal of a device at the end of a fact's key.
+fn device_of(key: &str) -> Option<u8> {
+    key.rsplit('.').next()?.parse().ok()
 }
 
 impl Gpu {
@@ -161,7 +172,9 @@ mod tests {
             ("rank", "4"),
             ("pid", "x"),
             ("GPUSHIM_LIMIT", "1G"),
+            ("limit.rest.0", "5"),
             ("limit.peers.0", "5 1 - x"),
+            ("limit.rest.0", "8"),
             ("limit.peers.0", "9 12 3 train.py --x\n7 13 - serve"),
         ];
         let facts = facts.map(|(key, value)| (key.to_string(), value.to_string()));
@@ -169,6 +182,7 @@ mod tests {
         assert_eq!((process.rank_number(), process.pid), (Some(3), None));
         assert_eq!(process.variables["GPUSHIM_LIMIT"], "1G");
         assert!(!process.has_owners);
+        assert_eq!(process.rest_of_limit[&0], 8);
         let peers = process.peers[&0].iter();
         let peers: Vec<_> = peers.map(|one| (one.held, &*one.who, &*one.name)).collect();
         let first = (9, "process 12, rank 3", "train.py --x");

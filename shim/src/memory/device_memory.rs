@@ -11,7 +11,7 @@ use crate::base::thread;
 use crate::cuda::functions::real;
 use crate::cuda::types::SUCCESS;
 use crate::cuda::{context, devices, nvml};
-use crate::memory::limit;
+use crate::memory::{driver_pools, limit};
 use crate::record::{outside, trace};
 
 /// Time between two samples.
@@ -178,7 +178,15 @@ impl Asked {
         if !known.and_then(|at| self.process.get(at)).is_none_or(is_due) {
             return;
         }
+        let is_shared = limit::is_shared(device);
+        if is_shared {
+            // A pool of the driver shrinks without a call.
+            driver_pools::count(device);
+        }
         let counted = limit::Counted::of(device);
+        if is_shared && counted.is_none() {
+            return;
+        }
         let bytes = devices::uuid(device)
             .and_then(|uuid| thread::call(|| nvml::used_by_this_process(uuid)));
         if let Some(bytes) = bytes {
@@ -186,11 +194,8 @@ impl Asked {
             if is_quiet {
                 outside::process_memory(device, bytes, sample.free, sample.total);
             }
-            let is_known = match limit::is_shared(device) {
-                true => counted.is_some_and(|counted| counted.uses(bytes)),
-                false => is_quiet,
-            };
-            if !is_known {
+            let is_counted = counted.is_none_or(|counted| counted.uses(bytes));
+            if !is_quiet || !is_counted {
                 return;
             }
         }

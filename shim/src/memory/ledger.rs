@@ -69,9 +69,9 @@ impl Part {
         self.member.free(self.device)
     }
 
-    /// Writes the other processes into the trace, after a request was refused: a line for each, of
-    /// bytes, process id, rank or `-`, and name.
-    pub fn tell_peers(self, ordinal: i32) {
+    /// Writes into the trace, after a request was refused: the bytes `rest` of this process that are
+    /// no allocation, and a line for each other process, of bytes, process id, rank or `-`, and name.
+    pub fn tell_peers(self, ordinal: i32, rest: u64) {
         let peers = self.member.peers(self.device);
         let in_words: Vec<_> = peers
             .iter()
@@ -80,12 +80,13 @@ impl Part {
                 format!("{} {} {rank} {}", peer.held, peer.pid, peer.name)
             })
             .collect();
-        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        static TOLD: Mutex<Vec<(i32, u64, String)>> = Mutex::new(Vec::new());
         let mut told = lock(&TOLD);
-        let text = in_words.join("\n");
-        if told.len() < MOST_TOLD && told.last() != Some(&text) {
-            trace::fact(&format!("limit.peers.{ordinal}"), &text);
-            told.push(text);
+        let now = (ordinal, rest, in_words.join("\n"));
+        if told.len() < MOST_TOLD && told.last() != Some(&now) {
+            trace::fact(&format!("limit.rest.{ordinal}"), &rest.to_string());
+            trace::fact(&format!("limit.peers.{ordinal}"), &now.2);
+            told.push(now);
         }
     }
 }

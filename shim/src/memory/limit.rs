@@ -113,14 +113,16 @@ struct Holding {
 
 static HOLDINGS: LazyLock<Mutex<HashMap<Key, Holding>>> = LazyLock::new(Mutex::default);
 
-/// Number of changes to [`HOLDINGS`]. It is written under its lock.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
+/// Number of times that the bytes of each device in [`HOLDINGS`] changed. It is written under that
+/// lock.
+static CHANGES: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
 
-/// Locks the holdings for a change.
-fn change_holdings() -> MutexGuard<'static, HashMap<Key, Holding>> {
-    let holdings = lock(&HOLDINGS);
-    CHANGES.fetch_add(1, Ordering::Relaxed);
-    holdings
+/// Adds bytes to what keys hold of a device, and subtracts others.
+fn change_held(device: i32, more: u64, less: u64) {
+    if more != less {
+        at(&CHANGES, device).fetch_add(1, Ordering::Relaxed);
+        of(device).fetch_add(more.wrapping_sub(less), Ordering::AcqRel);
+    }
 }
 
 /// Limit in bytes per device, if there is one.
@@ -132,10 +134,14 @@ fn of(device: i32) -> &'static AtomicU64 {
     if let Some(part) = Part::of(device) {
         return part.held();
     }
+    at(&HELD, device)
+}
+
+fn at(all: &'static [AtomicU64; DEVICES], device: i32) -> &'static AtomicU64 {
     let known = usize::try_from(device).ok();
     known
-        .and_then(|device| HELD.get(device))
-        .unwrap_or(&HELD[DEVICES - 1])
+        .and_then(|device| all.get(device))
+        .unwrap_or(&all[DEVICES - 1])
 }
 
 /// Rounds bytes up to whole granules.
@@ -179,7 +185,7 @@ impl Claim {
 
     fn enter(&mut self, key: Key, bytes: u64) {
         let device = self.device;
-        let mut holdings = change_holdings();
+        let mut holdings = lock(&HOLDINGS);
         let known = holdings.entry(key).or_insert(Holding {
             device,
             bytes: 0,
@@ -199,7 +205,11 @@ impl Claim {
         let more = bytes.saturating_sub(self.bytes);
         of(device).fetch_add(more, Ordering::AcqRel);
         self.bytes -= bytes - more;
-        of(mem::replace(&mut known.device, device)).fetch_sub(before, Ordering::AcqRel);
+        let earlier = mem::replace(&mut known.device, device);
+        of(earlier).fetch_sub(before, Ordering::AcqRel);
+        if (before, earlier) != (bytes, device) {
+            at(&CHANGES, device).fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -301,7 +311,7 @@ pub fn give(place: Place) {
     if limit().is_none() {
         return;
     }
-    let mut holdings = change_holdings();
+    let mut holdings = lock(&HOLDINGS);
     for key in place.keys() {
         let Entry::Occupied(mut known) = holdings.entry(key) else {
             continue;
@@ -313,17 +323,17 @@ pub fn give(place: Place) {
         }
         if holding.users == 0 {
             let gone = known.remove();
-            of(gone.device).fetch_sub(gone.bytes, Ordering::AcqRel);
+            change_held(gone.device, 0, gone.bytes);
         }
     }
 }
 
 /// Removes the memory of a context that has ended.
 pub fn context_gone(context: Context) {
-    change_holdings().retain(|key, held| {
+    lock(&HOLDINGS).retain(|key, held| {
         let stays = !key.ends_with(context);
         if !stays {
-            of(held.device).fetch_sub(held.bytes, Ordering::AcqRel);
+            change_held(held.device, 0, held.bytes);
         }
         stays
     });
@@ -340,10 +350,10 @@ pub fn shrink(place: Place, most: u64) {
 }
 
 fn change(place: Place, bytes: impl FnOnce(u64) -> u64) {
-    if let Some(known) = change_holdings().get_mut(&place.0) {
+    if let Some(known) = lock(&HOLDINGS).get_mut(&place.0) {
         let before = known.bytes;
         known.bytes = bytes(before);
-        of(known.device).fetch_add(known.bytes.wrapping_sub(before), Ordering::AcqRel);
+        change_held(known.device, known.bytes, before);
     }
 }
 
@@ -415,7 +425,7 @@ impl Counted {
         (held(device) == bytes + rest).then(|| Counted {
             device,
             bytes,
-            changes: CHANGES.load(Ordering::Relaxed),
+            changes: at(&CHANGES, device).load(Ordering::Relaxed),
         })
     }
 
@@ -429,6 +439,13 @@ impl Counted {
         }
         is_same
     }
+}
+
+/// Number of bytes of a device's contexts and code that are counted, by NVML's figure.
+pub fn rest(device: i32) -> u64 {
+    let holdings = lock(&HOLDINGS);
+    let rest = holdings.get(&Key::Uncounted(device));
+    rest.map_or(0, |rest| rest.bytes)
 }
 
 /// Removes the count of contexts and code of a device that has no context any more.
@@ -446,7 +463,7 @@ fn count_rest(holdings: &mut HashMap<Key, Holding>, device: i32, bytes: u64) {
         late: 0,
     });
     let before = mem::replace(&mut rest.bytes, bytes);
-    of(device).fetch_add(bytes.wrapping_sub(before), Ordering::AcqRel);
+    change_held(device, bytes, before);
 }
 
 /// Number of bytes of a device that the process holds or is asking for; 0 without a limit.

@@ -18,7 +18,7 @@ use crate::cuda::context;
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY};
 use crate::memory::activity::Active;
 use crate::memory::ledger::Part;
-use crate::memory::{make_room, memory_info, peer_processes};
+use crate::memory::{limit, make_room, memory_info, peer_processes};
 use crate::record::events;
 
 /// Lock held by the thread that tries again.
@@ -89,7 +89,7 @@ pub fn refused(class: Class, bytes: u64, error: CUresult) {
     if error == OUT_OF_MEMORY
         && let Some(part) = Part::of(device)
     {
-        part.tell_peers(device);
+        part.tell_peers(device, limit::rest(device));
     }
     let figures = memory_info::of_device();
     events::out_of_memory(class, bytes, error, figures, memory_info::of_caches);

@@ -219,6 +219,7 @@ fn figures_without_sense_are_no_panic() {
             largest_free: None,
             waiting: u64::MAX,
         }),
+        rest: u64::MAX,
         in_other_pools: u64::MAX,
         on_other_streams: u64::MAX,
         in_framework: u64::MAX,

@@ -37,11 +37,7 @@ impl<E: Copy> State<E> {
         if missing == 0 {
             return backed;
         }
-        // Two processes that each get a part of what is left would both lack the rest.
-        let _admission = match self.is_short {
-            true => None,
-            false => driver.admit(missing),
-        };
+        let _admission = self.admit(driver, missing);
         // Adjacent pages that are mapped, and not enabled yet.
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
@@ -95,6 +91,21 @@ impl<E: Copy> State<E> {
         }
         self.enable(driver, base, run, &mut backed);
         backed
+    }
+
+    /// Claims the new memory of a request that lacks this many bytes. Two processes that each get a
+    /// part of what is left would both lack the rest.
+    fn admit<D: Driver<Event = E>>(&self, driver: &Pages<D>, missing: u64) -> Option<D::Admission> {
+        let beside_spare = || driver.admit(missing.saturating_sub(self.available()));
+        match self.takes_spare_first(missing) {
+            true => beside_spare(),
+            false => driver.admit(missing).or_else(beside_spare),
+        }
+    }
+
+    /// True if a request takes spare memory before new memory.
+    fn takes_spare_first(&self, bytes: u64) -> bool {
+        self.is_short || self.mode == Mode::Least && self.memories.held.exceeds(bytes)
     }
 
     /// Number of a segment's mapped pages without memory.
@@ -199,9 +210,9 @@ impl<E: Copy> State<E> {
     /// Falls back to host memory if `wanted.is_needed`.
     fn obtain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
-        let exceeds = self.mode == Mode::Least && self.memories.held.exceeds(bytes_of(size));
-        let spare_first = self.is_short || exceeds;
-        if spare_first && let Some(memory) = self.reuse(driver, wanted) {
+        if self.takes_spare_first(bytes_of(size))
+            && let Some(memory) = self.reuse(driver, wanted)
+        {
             return Some(memory);
         }
         let new = self.create(driver, size);
