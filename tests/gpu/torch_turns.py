@@ -191,7 +191,7 @@ def together(options, name, at_once, left, likes):
         if taker:
             left = taker.take_all_but(left)
         else:
-            time.sleep(2)  # NVML has told of the contexts by then.
+            time.sleep(2)  # Time for NVML's figure of the contexts.
         begun = time.perf_counter()
         add_to(folder / "go")
         # A process that fails never passes its turn on.

@@ -1,5 +1,6 @@
 /* Plays NVML: this process uses as many bytes as NVML_BYTES says, beside the process NVML_ANOTHER. The answer waits up to a
-   minute for the file NVML_AFTER; then the question has made the file `asked`. After the first answer, NVML_LATER says how many. Its first device has 1 GiB, of which 96 MiB are used and 32 MiB reserved. */
+   minute for the file NVML_AFTER; then the question has made the file `asked`. After the first answer, NVML_LATER says how
+   many. Its first device has 1 GiB, of which 96 MiB are used and 32 MiB reserved. */
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
