@@ -188,9 +188,8 @@ impl<'a, W: Word> Live<'a, W> {
     #[inline]
     pub fn insert(&self, spot: Option<Spot>, words: &[u64; 7]) {
         if let Some(Spot { key, level, home }) = spot {
-            let is_ready = level < self.ready.load(Ordering::Relaxed)
-                || self.room.has(HEAD_BYTES + home * GROUP_BYTES, GROUP_BYTES);
-            let group = self.groups.get(home).filter(|_| is_ready);
+            let has_space = level < self.ready.load(Ordering::Relaxed) || self.takes_space(home);
+            let group = self.groups.get(home).filter(|_| has_space);
             match group.and_then(|group| group.put(key, level, words)) {
                 Some(place) if place < DENSE || level >= DENSE_LEVELS.min(self.all) => return,
                 Some(_) => return self.widen(level),
@@ -214,7 +213,9 @@ impl<'a, W: Word> Live<'a, W> {
     #[inline]
     pub fn remove(&self, spot: Option<Spot>) -> Option<Removed> {
         let Spot { key, level, home } = spot?;
-        match self.groups.get(home)?.take(key) {
+        let has_space = level < self.ready.load(Ordering::Relaxed) || self.has_space(home);
+        let group = self.groups.get(home).filter(|_| has_space);
+        match group.and_then(|group| group.take(key)) {
             // The common case: the place where the block would be entered now, by this level.
             Some((found, of)) if of == level => Some(found),
             Some((found, of)) => {
@@ -266,16 +267,18 @@ impl<'a, W: Word> Live<'a, W> {
     /// Returns the groups that may hold blocks, with their indexes.
     fn used(&self) -> impl Iterator<Item = (usize, &'a Group<W>)> {
         let groups = self.groups.iter().chain(self.own.groups()).enumerate();
-        groups.filter(|(at, _)| self.room.is_present(HEAD_BYTES + at * GROUP_BYTES))
+        groups.filter(|(at, _)| self.has_space(*at))
     }
 
-    /// Enters a block into a group, if it has room.
-    fn put(&self, at: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
+    /// True if the page of a group has space on the disk. A group without it was never written. It
+    /// must not be read either: on a full tmpfs that faults.
+    fn has_space(&self, at: usize) -> bool {
+        self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
+    }
+
+    /// True if the page of a group has space; takes it if not.
+    fn takes_space(&self, at: usize) -> bool {
         self.room.has(HEAD_BYTES + at * GROUP_BYTES, GROUP_BYTES)
-            && self
-                .groups
-                .get(at)
-                .is_some_and(|group| group.put(key, level, words).is_some())
     }
 
     /// Enters a block whose home is full.
@@ -295,26 +298,25 @@ impl<'a, W: Word> Live<'a, W> {
         others.any(|level| self.insert_from(self.home(key, level), key, level, words))
     }
 
+    /// Enters a block into its home or a group after it. `false` if they are full, or one of them
+    /// has no space on the disk: a group that was passed is always one that was written.
     fn insert_from(&self, home: usize, key: u64, level: usize, words: &[u64; 7]) -> bool {
-        if self.put(home, key, level, words) {
-            return true;
-        }
-        let mut at = home;
-        for step in 1..TRIES.min(self.groups.len()) {
-            if let Some(group) = self.groups.get(at)
-                && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
-            {
-                // A thread that removes the block sees this count, because the removal comes after
-                // the insertion.
-                group.passed.fetch_add(1, Ordering::Relaxed);
-            }
-            at = self.after(at);
-            if self.put(at, key, level, words) {
+        let (mut at, mut step) = (home, 0);
+        while let Some(group) = self.groups.get(at).filter(|_| self.takes_space(at)) {
+            if group.put(key, level, words).is_some() {
                 if step >= CROWDED && level <= self.all {
                     self.widen(level);
                 }
                 return true;
             }
+            step += 1;
+            if step >= TRIES.min(self.groups.len()) {
+                break;
+            }
+            // A thread that removes the block sees this count, because the removal comes after the
+            // insertion.
+            group.passed.fetch_add(1, Ordering::Relaxed);
+            at = self.after(at);
         }
         self.unpass(home, at);
         false
@@ -341,7 +343,7 @@ impl<'a, W: Word> Live<'a, W> {
     fn remove_from(&self, home: usize, key: u64) -> Option<Removed> {
         let mut at = home;
         for _ in 0..TRIES.min(self.groups.len()) {
-            let group = self.groups.get(at)?;
+            let group = self.groups.get(at).filter(|_| self.has_space(at))?;
             if let Some((found, level)) = group.take(key) {
                 self.unpass(self.home(key, level), at);
                 return Some(found);
@@ -358,9 +360,7 @@ impl<'a, W: Word> Live<'a, W> {
     fn unpass(&self, home: usize, to: usize) {
         let mut at = home;
         while at != to {
-            if let Some(group) = self.groups.get(at)
-                && self.room.is_present(HEAD_BYTES + at * GROUP_BYTES)
-            {
+            if let Some(group) = self.groups.get(at) {
                 group.passed.fetch_add(u64::MAX, Ordering::Relaxed);
             }
             at = self.after(at);

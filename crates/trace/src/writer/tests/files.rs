@@ -73,6 +73,59 @@ fn on_a_full_disk_the_ring_goes_round_in_what_it_has() {
     assert!(numbers.ends_with(&[99_998, 99_999]) && numbers[0] == 100_000 - 2048);
 }
 
+/// Offsets of the pages of a writer's file that are in memory but have no space on the disk. On a
+/// full tmpfs the access that brought them there is a fault.
+fn touched_holes(writer: &Writer) -> Vec<usize> {
+    let mapped = &writer.mapped;
+    let mut resident = vec![0_u8; mapped.map.len().div_ceil(4096)];
+    let at = mapped.map.as_ptr() as *mut _;
+    // SAFETY: the range is the mapping, and the result has a byte for each page.
+    let result = unsafe { libc::mincore(at, mapped.map.len(), resident.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    let tracked = mapped.places.chunks.at as usize;
+    let pages = resident
+        .iter()
+        .enumerate()
+        .map(|(page, state)| (page * 4096, state & 1));
+    let touched = pages.filter(|(at, is_resident)| *at < tracked && *is_resident == 1);
+    touched
+        .map(|(at, _)| at)
+        .filter(|at| !mapped.space.is_present(*at))
+        .collect()
+}
+
+#[test]
+fn on_a_full_disk_no_page_without_space_is_accessed() {
+    let dir = tempfile::tempdir().unwrap();
+    for blocks in [0, 100, 3000, 20_000] {
+        let path = dir.path().join(format!("{blocks}.trace"));
+        let writer = Writer::create(&path, &WriterOptions::default()).unwrap();
+        let mut follower = TimelineFollower::new(&writer, None);
+        for number in 0..blocks {
+            writer.record_alloc(&block(Kind::Alloc, number));
+        }
+        writer.mapped.space.refuse();
+        for number in 0..30_000 {
+            writer.record_alloc(&block(Kind::Alloc, number + blocks));
+            if number % 1000 == 0 {
+                follower.poll();
+            }
+        }
+        for number in 0..30_000 + blocks {
+            writer.stack(0, &[number, number + 7]);
+            writer.intern(&number.to_string());
+            writer.record_free(&block(Kind::Free, number));
+        }
+        assert_eq!(writer.drop_live(|_| true), (0, 0));
+        follower.poll();
+        assert_eq!(touched_holes(&writer), [], "after {blocks} blocks");
+        let trace = Trace::open(writer.path()).unwrap();
+        let sums = trace.totals().unwrap().layer(Layer::Device);
+        let all = 30_000 + blocks;
+        assert_eq!((sums.allocations, sums.frees), (all, all));
+    }
+}
+
 #[test]
 fn a_truncated_file_ends_nothing() {
     let dir = tempfile::tempdir().unwrap();
