@@ -45,6 +45,7 @@ def run(session, built, count=None):
         "peer copies": (peers, "wrong 0"),
         "IPC": (ipc, "wrong 0\nrefused 0"),
         "all-reduce": (reduce, "wrong 0\nrefused 0"),
+        "NCCL in a graph": (python("torch_nccl_graph.py"), "wrong 0"),
     }
     on_elastic = {f"{name}, {way.name}": (*of, way) for name, of in programs.items() for way in (ELASTIC, SEGMENTS)}
     together(session, "two", {
