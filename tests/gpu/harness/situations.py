@@ -302,8 +302,9 @@ def oom(case):
     held = found["shortages"][0]["held_by"][0]
     named("who held most", name_of(held), truth["function"])
     near("what it held", held["bytes"], truth["kept"] * truth["planted"])
-    if "gpushim growth" not in json.dumps(found["shortages"][0]["advice"]):
-        raise Wrong(f"no word of growth in the advice: {found['shortages'][0]['advice']}")
+    advice = " ".join(found["shortages"][0]["advice"])
+    if "in each iteration" not in advice or truth["function"] not in advice:
+        raise Wrong(f"the advice names no growth of {truth['function']}: {advice}")
     growth(case)
     return f"{held['bytes'] / MIB:.0f} MiB by {name_of(held)}"
 
