@@ -104,7 +104,7 @@ def said(command, trace):
         "growth": {"growth": {"per_iteration": PLANTED * 1.01}, "keepers": holders, "verdict": "It grows: Guilty.forward"},
         "phases": {"phases": phases},
         "peak": {"holders": holders, "bytes": sum(SIZES.values())},
-        "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["see `gpushim growth`"]}]},
+        "oom": {"shortages": [{"held_by": [held(100 * PLANTED)], "advice": ["Free in each iteration what Guilty.forward leaves behind."]}]},
     }
     if command == "oom" and trace.startswith("shortage_"):
         return {"results": [{"shortages": [why_short(trace)]}]}
