@@ -31,7 +31,7 @@ impl<E: Copy> State<E> {
                 continue;
             }
             let address = base + first as u64 * PAGE;
-            at = first + piece.pages;
+            at = first + piece.pages();
             if self.may_regain(driver, piece, wanted.stream) {
                 let is_ready = self.may_have(self.memories.at(piece.memory), wanted.stream);
                 let segment = self.segments.get_mut(base);
@@ -39,7 +39,7 @@ impl<E: Copy> State<E> {
                     regain(&mut self.memories, piece, address, wanted, is_ready);
                 }
             } else if !self.unmap(driver, address, piece) {
-                backed.missing += piece.pages as u32;
+                backed.missing += piece.pages() as u32;
             }
         }
         backed
@@ -61,7 +61,7 @@ impl<E: Copy> State<E> {
         let segment = self.segments.get_mut(base)?;
         let mut at = pages.start;
         while let Some((first, piece)) = segment.next_piece(at..pages.end) {
-            at = first + piece.pages;
+            at = first + piece.pages();
             if piece.is_idle() {
                 // The allocator above orders the piece's own tensors, but not the work of other
                 // streams on the last one.

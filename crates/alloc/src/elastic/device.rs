@@ -21,10 +21,13 @@ use crate::rules;
 const AT_ONCE: usize = 32;
 
 /// Segments whose pages get memory when tensors need it; see the [module](super).
+///
+/// The lock and the start of the state share a line of the processor's cache.
+#[repr(C, align(64))]
 pub struct Elastic<D: Driver> {
+    state: Mutex<State<D::Event>>,
     pages: Pages<D>,
     captures: Arc<OpenCaptures>,
-    state: Mutex<State<D::Event>>,
 }
 
 impl<D: Driver> Elastic<D> {
@@ -222,7 +225,7 @@ impl<D: Driver> Elastic<D> {
         let gone: Vec<i32> = before.iter().copied().filter(goes).collect();
         for segment in state.segments.values() {
             for (first, piece) in segment.pieces() {
-                let (address, bytes) = (segment.address(first), piece.pages as u64 * PAGE);
+                let (address, bytes) = (segment.address(first), piece.pages() as u64 * PAGE);
                 self.pages.allow(address, bytes, &state.others)?;
                 if !gone.is_empty() {
                     self.pages.forbid(address, bytes, &gone)?;

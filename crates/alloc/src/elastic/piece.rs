@@ -14,13 +14,15 @@ pub(super) const SIZES: usize = 3;
 /// A tensor has this many pieces or more, if it has as many pages.
 const LEAST_PIECES: usize = 4;
 
-/// Pages of a segment at which memory is mapped.
+/// Pages of a segment at which memory is mapped. An announcement reads one for each of its tensor's
+/// pieces: they have 24 bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub memory: Id,
     /// True while the memory belongs to this piece: no other piece has it, and it is not spare.
     pub owns_memory: bool,
-    pub pages: usize,
+    /// Binary logarithm of its number of pages: see [`SIZES`].
+    pub size: u8,
     /// Number of live tensors on it.
     pub tensors: u32,
     /// True if it keeps its memory: a graph or another process may use it without an announcement.
@@ -32,6 +34,10 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    pub fn pages(&self) -> usize {
+        1 << self.size
+    }
+
     /// True while a tensor is on it or it is pinned.
     pub fn must_keep(&self) -> bool {
         self.tensors > 0 || self.is_pinned

@@ -99,11 +99,11 @@ impl<D: Driver> Elastic<D> {
 
     /// Maps a part of a segment, as [`Elastic::map`]. False: it is not mapped.
     fn map_part(&self, state: &mut State<D::Event>, base: u64, address: u64, bytes: u64) -> bool {
-        state.segments.grow(base, address - base + bytes);
         let is_off = state.is_off;
         let Some(segment) = state.segments.get_mut(base) else {
             return false;
         };
+        segment.grow(address - base + bytes);
         let pages = segment.pages_of(address, bytes);
         let is_new = |page: &usize| !segment.are_mapped(*page..page + 1);
         let new: Vec<usize> = pages.clone().filter(is_new).collect();
@@ -209,7 +209,7 @@ impl<D: Driver> Elastic<D> {
             && let Some((first, piece)) = segment.next_piece(at..pages.end)
         {
             let piece = *piece;
-            at = first + piece.pages;
+            at = first + piece.pages();
             let beside = segment.any_mapped(first..pages.start.max(first))
                 || segment.any_mapped(pages.end.min(at)..at);
             let must_keep = piece.must_keep() || segment.keeps_all() || state.is_off;

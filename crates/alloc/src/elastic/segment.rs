@@ -1,13 +1,16 @@
 //! One segment: its pieces, and the tensors in it.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use rustc_hash::FxHashMap;
 
 use super::pages::PAGE;
 use super::piece::Piece;
 use crate::rules;
 
-/// A range of addresses that the allocator above cuts up.
+/// A range of addresses that the allocator above cuts up. It begins a line of the processor's cache,
+/// and has two.
+#[repr(align(64))]
 pub(super) struct Segment {
     pub base: u64,
     /// Bytes of its addresses, of which parts are mapped.
@@ -18,15 +21,9 @@ pub(super) struct Segment {
     pub bytes: u64,
     /// Number that no other segment has or had.
     pub number: u64,
-    /// For each page with memory, the first page of its piece.
-    pages: Vec<Option<u32>>,
-    /// Each piece, at the index of its first page: an announcement finds it without a search.
-    pieces: Vec<Option<Piece>>,
-    /// For each page, true if tensors may be there: the allocator above has not unmapped it
-    /// (`ranges.rs`).
-    mapped: Vec<bool>,
-    /// Live tensors: address and bytes.
-    pub tensors: BTreeMap<u64, u64>,
+    pages: Vec<Page>,
+    /// Bytes of each live tensor, by its address.
+    pub tensors: FxHashMap<u64, u64>,
     /// True if pages that have memory keep it.
     pub is_pinned: bool,
     /// True if a tensor may have a page without memory.
@@ -34,6 +31,18 @@ pub(super) struct Segment {
     /// True until a tensor is announced at the beginning: the allocator may be one that announces
     /// none.
     pub is_unproven: bool,
+}
+
+/// Piece of memory that a page is in. Two pages share a line of the processor's cache.
+#[derive(Clone, Copy, Default)]
+#[repr(align(32))]
+struct Page {
+    /// The piece that begins here.
+    piece: Option<Piece>,
+    /// Number of pages from the first one of its piece to this. `None`: it has no memory.
+    behind: Option<u8>,
+    /// True if tensors may be there: the allocator above has not unmapped it (`ranges.rs`).
+    is_mapped: bool,
 }
 
 impl Segment {
@@ -46,44 +55,44 @@ impl Segment {
             is_ours: false,
             bytes: 0,
             number,
-            pages: vec![None],
-            pieces: vec![None],
-            mapped: vec![false],
-            tensors: BTreeMap::new(),
+            pages: vec![Page::default()],
+            tensors: FxHashMap::default(),
             is_pinned: false,
             is_incomplete: false,
             is_unproven: false,
         }
     }
 
-    /// Extends it to this many bytes, without memory. The new pages are not mapped.
+    /// Extends it to this many bytes, if it has fewer, without memory. The new pages are not mapped.
     pub fn grow(&mut self, bytes: u64) {
+        if bytes <= self.bytes {
+            return;
+        }
         let pages = bytes.div_ceil(PAGE) as usize;
         self.bytes = bytes;
-        self.pages.resize(pages, None);
-        self.pieces.resize(pages, None);
-        self.mapped.resize(pages, false);
+        self.pages.resize(pages, Page::default());
     }
 
     /// Notes that pages are mapped, or no longer.
     pub fn set_mapped(&mut self, pages: Range<usize>, is_mapped: bool) {
-        self.mapped[pages].fill(is_mapped);
+        let pages = self.pages[pages].iter_mut();
+        pages.for_each(|page| page.is_mapped = is_mapped);
     }
 
     /// True if all these pages are mapped.
     pub fn are_mapped(&self, pages: Range<usize>) -> bool {
-        !self.mapped[pages].contains(&false)
+        self.pages[pages].iter().all(|page| page.is_mapped)
     }
 
     /// True if any of these pages is mapped.
     pub fn any_mapped(&self, pages: Range<usize>) -> bool {
-        self.mapped[pages].contains(&true)
+        self.pages[pages].iter().any(|page| page.is_mapped)
     }
 
     /// Bytes where tensors may be.
     pub fn mapped_bytes(&self) -> u64 {
-        let pages = self.mapped.iter().filter(|is_mapped| **is_mapped).count();
-        self.bytes.min(pages as u64 * PAGE)
+        let mapped = self.pages.iter().filter(|page| page.is_mapped);
+        self.bytes.min(mapped.count() as u64 * PAGE)
     }
 
     /// Indices of all its pages.
@@ -117,12 +126,6 @@ impl Segment {
         address >= self.base && address - self.base + bytes <= self.range
     }
 
-    /// True if a live tensor shares any of these bytes.
-    pub fn overlaps(&self, address: u64, bytes: u64) -> bool {
-        let before = self.tensors.range(..address + bytes).next_back();
-        before.is_some_and(|(at, size)| at + size > address)
-    }
-
     /// Counts live tensors on pages that just got memory. The memory was obtained for `new` of
     /// them.
     pub fn tensors_on(&self, pages: Range<usize>, new: u32) -> u32 {
@@ -130,10 +133,8 @@ impl Segment {
             return new;
         }
         let (first, end) = (self.address(pages.start), self.address(pages.end));
-        let before_end = self.tensors.range(..end);
-        before_end
-            .filter(|(at, bytes)| *at + *bytes > first)
-            .count() as u32
+        let is_there = |(at, bytes): &(&u64, &u64)| **at < end && *at + *bytes > first;
+        self.tensors.iter().filter(is_there).count() as u32
     }
 
     /// True if pages that have memory keep it.
@@ -143,22 +144,21 @@ impl Segment {
 
     /// True if the page has memory.
     pub fn has_memory(&self, index: usize) -> bool {
-        self.pages[index].is_some()
+        self.pages[index].behind.is_some()
     }
 
     /// True if a mapped page has no memory.
     pub fn lacks_memory(&self, index: usize) -> bool {
-        self.mapped[index] && self.pages[index].is_none()
+        self.pages[index].is_mapped && !self.has_memory(index)
     }
 
     /// Finds the first run of mapped pages without memory among these.
     pub fn gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
         let mut start = pages.start;
         while start < pages.end && !self.lacks_memory(start) {
-            start = match self.pages[start].map(|first| first as usize) {
-                Some(first) => first + self.pieces[first].map_or(1, |piece| piece.pages),
-                None => start + 1,
-            };
+            start = self
+                .piece_on(start)
+                .map_or(start + 1, |(first, piece)| first + piece.pages());
         }
         let end = (start..pages.end).find(|page| !self.lacks_memory(*page));
         let end = end.unwrap_or(pages.end);
@@ -167,20 +167,28 @@ impl Segment {
 
     /// Returns all pieces, each with its first page.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, &Piece)> {
-        let all = self.pieces.iter().enumerate();
-        all.filter_map(|(first, piece)| Some((first, piece.as_ref()?)))
+        let all = self.pages.iter().enumerate();
+        all.filter_map(|(first, page)| Some((first, page.piece.as_ref()?)))
     }
 
     /// Returns all pieces, to be changed.
     pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut Piece> {
-        self.pieces.iter_mut().flatten()
+        self.pages.iter_mut().filter_map(|page| page.piece.as_mut())
+    }
+
+    /// Finds the piece that a page belongs to, with its first page.
+    fn piece_on(&self, index: usize) -> Option<(usize, &Piece)> {
+        let first = index - usize::from(self.pages.get(index)?.behind?);
+        Some((first, self.pages[first].piece.as_ref()?))
     }
 
     /// Finds the first piece on these pages, with its first page.
     pub fn next_piece(&mut self, pages: Range<usize>) -> Option<(usize, &mut Piece)> {
-        let mut of_pages = self.pages.get(pages)?.iter();
-        let first = of_pages.find_map(|first| *first)? as usize;
-        Some((first, self.pieces.get_mut(first)?.as_mut()?))
+        let mut of_pages = self.pages.get(pages.clone())?.iter();
+        let found = of_pages.position(|page| page.behind.is_some())?;
+        let page = pages.start + found;
+        let first = page - usize::from(self.pages[page].behind?);
+        Some((first, self.pages[first].piece.as_mut()?))
     }
 
     /// True if a piece on these pages must keep its memory.
@@ -190,22 +198,28 @@ impl Segment {
             if piece.must_keep() {
                 return true;
             }
-            at = first + piece.pages;
+            at = first + piece.pages();
         }
         false
     }
 
     /// Notes that memory is mapped from this page on.
     pub fn put(&mut self, first: usize, piece: Piece) {
-        self.pages[first..first + piece.pages].fill(Some(first as u32));
-        self.pieces[first] = Some(piece);
+        for (behind, page) in self.pages[first..first + piece.pages()]
+            .iter_mut()
+            .enumerate()
+        {
+            page.behind = Some(behind as u8);
+        }
+        self.pages[first].piece = Some(piece);
     }
 
     /// Removes the piece at an address, which was unmapped.
     pub fn take(&mut self, address: u64) {
         let first = self.index(address);
-        if let Some(piece) = self.pieces[first].take() {
-            self.pages[first..first + piece.pages].fill(None);
+        if let Some(piece) = self.pages[first].piece.take() {
+            let pages = self.pages[first..first + piece.pages()].iter_mut();
+            pages.for_each(|page| page.behind = None);
         }
     }
 }

@@ -1,72 +1,45 @@
-//! All segments of a device. Each announcement looks up addresses several times, so any address in
-//! a segment finds it without a search.
+//! All segments of a device, by their addresses.
 
-use rustc_hash::FxHashMap;
-
-use super::pages::PAGE;
 use super::segment::Segment;
 
+/// Segments in the order of addresses. Each announcement searches it several times; the first
+/// addresses of a few segments fit into one line of the processor's cache.
 #[derive(Default)]
-pub(super) struct Segments {
-    /// `None` at the indices in `unused`.
-    places: Vec<Option<Segment>>,
-    unused: Vec<usize>,
-    /// Index in `places` for each page of a segment; the key is the address divided by [`PAGE`].
-    by_page: FxHashMap<u64, usize>,
-}
+pub(super) struct Segments(Vec<(u64, Box<Segment>)>);
 
 impl Segments {
-    /// Adds a segment, which begins on a page and shares no page with another.
+    /// Adds a segment, which shares no page with another.
     pub fn insert(&mut self, segment: Segment) {
-        debug_assert!(segment.base.is_multiple_of(PAGE));
-        let place = self.unused.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
-        });
-        for page in pages(&segment) {
-            self.by_page.insert(page, place);
-        }
-        self.places[place] = Some(segment);
-    }
-
-    /// Extends the segment that begins at an address to this many bytes, if it has fewer. The new
-    /// pages are not mapped.
-    pub fn grow(&mut self, base: u64, bytes: u64) {
-        let Some(segment) = self.get_mut(base).filter(|segment| segment.bytes < bytes) else {
-            return;
-        };
-        let first = segment.end() / PAGE;
-        segment.grow(bytes);
-        let end = segment.end() / PAGE;
-        if let Some(&place) = self.by_page.get(&(base / PAGE)) {
-            self.by_page.extend((first..end).map(|page| (page, place)));
-        }
+        let index = self.0.partition_point(|(base, _)| *base < segment.base);
+        self.0.insert(index, (segment.base, Box::new(segment)));
     }
 
     /// Removes the segment that begins at an address.
-    pub fn remove(&mut self, base: u64) -> Option<Segment> {
-        self.get(base)?;
-        let place = *self.by_page.get(&(base / PAGE))?;
-        let segment = self.places[place].take()?;
-        self.unused.push(place);
-        for page in pages(&segment) {
-            self.by_page.remove(&page);
-        }
-        Some(segment)
+    pub fn remove(&mut self, base: u64) -> Option<Box<Segment>> {
+        let index = self.0.binary_search_by_key(&base, |(base, _)| *base).ok()?;
+        Some(self.0.remove(index).1)
+    }
+
+    /// Index of the last segment that begins at this address or before.
+    #[inline]
+    fn index(&self, address: u64) -> Option<usize> {
+        let behind = self.0.partition_point(|(base, _)| *base <= address);
+        behind.checked_sub(1)
     }
 
     /// Finds the segment around an address.
     #[inline]
     pub fn around(&self, address: u64) -> Option<&Segment> {
-        let place = *self.by_page.get(&(address / PAGE))?;
-        self.places.get(place)?.as_ref()
+        let (_, segment) = self.0.get(self.index(address)?)?;
+        (address < segment.end()).then_some(segment)
     }
 
     /// Finds the segment around an address.
     #[inline]
     pub fn around_mut(&mut self, address: u64) -> Option<&mut Segment> {
-        let place = *self.by_page.get(&(address / PAGE))?;
-        self.places.get_mut(place)?.as_mut()
+        let index = self.index(address)?;
+        let (_, segment) = self.0.get_mut(index)?;
+        (address < segment.end()).then_some(segment)
     }
 
     /// Finds the segment that begins at an address.
@@ -89,15 +62,10 @@ impl Segments {
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Segment> {
-        self.places.iter().flatten()
+        self.0.iter().map(|(_, segment)| &**segment)
     }
 
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
-        self.places.iter_mut().flatten()
+        self.0.iter_mut().map(|(_, segment)| &mut **segment)
     }
-}
-
-/// Numbers of a segment's pages.
-fn pages(segment: &Segment) -> impl Iterator<Item = u64> + use<> {
-    segment.base / PAGE..segment.end() / PAGE
 }

@@ -78,7 +78,7 @@ impl<E: Copy> State<E> {
                 let piece = Piece {
                     memory: id,
                     owns_memory: true,
-                    pages: count,
+                    size: piece::size_of(memory) as u8,
                     tensors: segment.tensors_on(at..at + count, wanted.tensors),
                     is_pinned: false,
                     left: 0,
@@ -191,7 +191,7 @@ impl<E: Copy> State<E> {
             && let Some((first, piece)) = segment.next_piece(at..run.end)
         {
             let piece = *piece;
-            at = first + piece.pages;
+            at = first + piece.pages();
             let memory = self.memories.at(piece.memory).handle;
             if driver.unmap(address(first), memory).is_err() {
                 continue;

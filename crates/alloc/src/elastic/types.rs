@@ -27,7 +27,7 @@ pub enum Trouble {
     Unborn(u64),
     /// A tensor was freed with another size than it was allocated with.
     Resized(u64),
-    /// A tensor was allocated where one is live.
+    /// A tensor was allocated at the address of a live one.
     Overlaps(u64),
     /// A tensor lies in a segment in part only, or where a range is not mapped.
     Straddles(u64),

@@ -162,8 +162,8 @@ fn what_is_wrong_is_told_once_and_ends_all_moves() {
             Trouble::Resized,
         ),
         (
-            |e, base| e.allocated(base + 512, 512, PAGE + 512, None).trouble,
-            |base| Trouble::Overlaps(base + 512),
+            |e, base| e.allocated(base, 512, PAGE + 512, None).trouble,
+            Trouble::Overlaps,
         ),
         (
             |e, base| {
