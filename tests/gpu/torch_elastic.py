@@ -11,6 +11,7 @@ get right: graphs, streams, errors, pools. Prints a line for each run; exit code
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,11 @@ WORKLOADS = {
     "resnet50": ["resnet50.py"],
     "generate": ["generate.py"],
 }
+LAUNCH_BOUND = {
+    "gpt2-launches": ["gpt2.py", "--fast", "--batch", "4", "--longest", "257"],
+    "resnet50-launches": ["resnet50.py", "--fast", "--batch", "16"],
+}
+"""Workloads whose steps wait for the processor, and whose results differ from run to run: for `--later`."""
 PROGRAMS = {
     "features": ["torch_elastic_features.py"],
     "graphs replayed": ["torch_replays.py"],
@@ -59,6 +65,8 @@ def arguments():
     parser.add_argument("--share", type=float, default=1.05, help="the limit, by the native peak of allocated bytes")
     parser.add_argument("--rounds", type=int, default=0,
                         help="compare: so many rounds of the native run, of one with the recorder alone, of `auto` without and under the limit, of `on`")
+    parser.add_argument("--later", type=int, default=0,
+                        help="time of announcements in so many more steps alone: each way in two lengths, with and without stacks")
     parser.add_argument("--limit-only", action="store_true", help="do not run the ways without the limit, too")
     parser.add_argument("--others", action="store_true",
                         help="the limit is beside what other libraries in the process hold (cuBLAS, cuDNN): one more run")
@@ -174,6 +182,34 @@ def rounds(options, name):
     return fine
 
 
+def announced(run):
+    """Number of announcements of a run, and the time that the library spent in them, in ns."""
+    said = (re.match(r"torch\.announcements: (\d+), (\d+) ns each", line) for line in run.said)
+    count, each = next(([int(number) for number in found.groups()] for found in said if found), (0, 0))
+    return count, count * each
+
+
+def later(options, name):
+    """Time of announcements in later steps alone: a run of more steps less one of `--steps`. Whether all runs ended."""
+    fine = True
+    for way in options.ways.split(","):
+        for stacks in ("all", "off"):
+            environment = PLAIN | WAYS[way] | {"GPUSHIM_STACKS": stacks}
+            lengths = (options.steps, options.steps + options.later)
+            argv = [*(WORKLOADS | LAUNCH_BOUND)[name], "--steps"]
+            short, long = (Run(options, [*argv, str(length)], environment) for length in lengths)
+            if short.code != 0 or long.code != 0:
+                print(f"{name}, {way}, stacks {stacks}: FAILED, {short.error or long.error}", flush=True)
+                fine = False
+                continue
+            (few, first), (many, whole) = announced(short), announced(long)
+            each, step = (whole - first) / max(many - few, 1), long.figures["median_step_ms"]
+            share = (whole - first) / options.later / (step * 1e4)
+            print(f"{name}, {way}, stacks {stacks}: the first {few} announcements {first / max(few, 1):.0f} ns each, "
+                  f"the next {many - few} {each:.0f} ns, {share:.2f} % of a median step of {step:.1f} ms", flush=True)
+    return fine
+
+
 def program(options, name):
     """Whether a program prints the same on elastic segments as natively."""
     like = Run(options, PROGRAMS[name], {}, shim=False)
@@ -191,7 +227,7 @@ def program(options, name):
 
 def main():
     options = arguments()
-    each = rounds if options.rounds else workload
+    each = later if options.later else rounds if options.rounds else workload
     results = [each(options, name) for name in options.workloads.split(",") if name]
     results += [program(options, name) for name in options.programs.split(",") if name]
     sys.exit(0 if all(results) else 1)
