@@ -310,12 +310,6 @@ impl Interpreter {
         is_safe.then(|| remembered::remember(&memory, &self.layout, state.address, into))?
     }
 
-    /// Prefetches the memory that [`Interpreter::has_still`] reads.
-    #[inline]
-    pub fn fetch(&self, frames: &[Cell<RememberedFrame>]) {
-        remembered::fetch_all(&self.layout, frames);
-    }
-
     /// True if a thread state has exactly these frames, which [`Interpreter::remember`] gave.
     ///
     /// # Safety

@@ -1,8 +1,8 @@
 //! Frames that were read before, and a check that they are unchanged.
 //!
 //! From 3.12 on each code object has a unique number. So a frame with the same code, number and
-//! instruction is at the same place in the source. The check takes three cache lines for each
-//! frame, which can be fetched before they are needed.
+//! instruction is at the same place in the source. The check reads three cache lines for each
+//! frame.
 
 use std::cell::Cell;
 
@@ -64,16 +64,6 @@ pub fn are(
     frame == Some(0)
 }
 
-/// Prefetches all memory that [`are`] reads.
-#[inline]
-pub fn fetch_all(layout: &Layout, remembered: &[Cell<RememberedFrame>]) {
-    for known in remembered.iter().map(Cell::get) {
-        fetch(known.frame);
-        fetch(known.frame.wrapping_add(layout.frame.owner));
-        fetch(known.code.wrapping_add(layout.first_line));
-    }
-}
-
 #[inline]
 fn innermost(memory: &impl Memory, layout: &Layout, thread_state: u64) -> Option<u64> {
     let current = memory.word(thread_state.wrapping_add(layout.current))?;
@@ -123,19 +113,6 @@ fn is(memory: &impl Memory, layout: &Layout, known: &RememberedFrame) -> bool {
 #[inline]
 fn object(reference: u64) -> u64 {
     reference & !7
-}
-
-/// Prefetches a cache line.
-#[inline]
-fn fetch(address: u64) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it changes nothing, and never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::event::Layer;
 use super::layout::totals::{DEVICES, LAYERS, STRIPE_BYTES};
-use super::ring::Word;
+use super::ring::{Word, prefetch};
 use super::space::Room;
 
 #[cfg(all(test, not(miri)))]
@@ -88,6 +88,20 @@ impl<'a, W: Word> Tally<'a, W> {
         Tally { room, ..self }
     }
 
+    /// Prefetches the sums that [`Tally::add`] changes.
+    #[inline]
+    pub fn prefetch(&self, claim: &Claim, (layer, device): (Layer, u8)) {
+        if let Some(row) = self.row(claim.0.get(), (layer, device)) {
+            prefetch(row);
+        }
+    }
+
+    #[inline]
+    fn row(&self, stripe: usize, (layer, device): (Layer, u8)) -> Option<&'a Row<W>> {
+        let row = layer as usize * DEVICES + usize::from(device).min(DEVICES - 1);
+        self.stripes.get(stripe)?.rows.get(row)
+    }
+
     /// Adds a block of this many bytes. A thread passes the same `claim` each time, and no other
     /// thread passes it.
     #[inline]
@@ -96,9 +110,7 @@ impl<'a, W: Word> Tally<'a, W> {
         if index >= self.stripes.len() {
             index = self.claim(claim);
         }
-        let row = layer as usize * DEVICES + usize::from(device).min(DEVICES - 1);
-        let stripe = self.stripes.get(index);
-        let Some(row) = stripe.and_then(|stripe| stripe.rows.get(row)) else {
+        let Some(row) = self.row(index, (layer, device)) else {
             return;
         };
         let (count, sum) = match sort {

@@ -226,7 +226,25 @@ impl Writer {
     #[inline(always)]
     pub fn record_alloc(&self, event: &Event) {
         let block = (key(event.class, event.address), place(event));
-        thread::record_alloc(&self.mapped, self.clock, event.words(0), block);
+        let now = || self.clock.now_after();
+        thread::record_alloc(&self.mapped, now, event.words(0), block);
+    }
+
+    /// Records an allocation like [`Writer::record_alloc`], with ticks that the caller has read. No
+    /// other thread could allocate or free the block any more at an earlier call of
+    /// [`ClockSource::now_after`].
+    #[inline(always)]
+    pub fn record_alloc_at(&self, event: &Event, ticks: u64) {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_alloc(&self.mapped, || ticks, event.words(0), block);
+    }
+
+    /// Prefetches the memory that the record of this block will write, for a caller that works
+    /// meanwhile.
+    #[inline]
+    pub fn prefetch(&self, event: &Event) {
+        let block = (key(event.class, event.address), place(event));
+        thread::prefetch(&self.mapped, block);
     }
 
     /// Records an allocation like [`Writer::record_alloc`], of a block that its owner numbers. The
@@ -282,7 +300,15 @@ impl Writer {
     #[inline(always)]
     pub fn record_free(&self, event: &Event) -> Option<Removed> {
         let block = (key(event.class, event.address), place(event));
-        thread::record_free(&self.mapped, self.clock, event.words(0), block)
+        let now = || self.clock.now();
+        thread::record_free(&self.mapped, now, event.words(0), block)
+    }
+
+    /// Records a free like [`Writer::record_free`], with ticks that the caller has read.
+    #[inline(always)]
+    pub fn record_free_at(&self, event: &Event, ticks: u64) -> Option<Removed> {
+        let block = (key(event.class, event.address), place(event));
+        thread::record_free(&self.mapped, || ticks, event.words(0), block)
     }
 
     /// Records a free like [`Writer::record_free`], of a block that its owner numbers, however its

@@ -25,6 +25,7 @@
 
 mod again;
 mod frames;
+mod history;
 mod module;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod native;
@@ -41,6 +42,7 @@ mod portable;
 
 pub use again::Again;
 pub use frames::{Frames, MAX_FRAMES};
+pub use history::History;
 pub use module::{BuildId, Module};
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 pub use native::{

@@ -197,8 +197,12 @@ fn see_usage_on(
     reserved: usize,
     on: Device,
 ) {
-    let announced = || {
+    let announced = |begun| {
         let (is_followed, listens) = (is_followed(on), listens(on));
+        // A free that is only recorded has no work to do meanwhile.
+        if listens && (size > 0 || is_followed) {
+            events::fetch_tensor(on.index as u8, address as u64);
+        }
         let stream = if size > 0 && (is_followed || listens) {
             stream()
         } else {
@@ -220,6 +224,8 @@ fn see_usage_on(
                 size.unsigned_abs(),
                 allocated as u64,
                 reserved as u64,
+                // Segments may have waited for memory.
+                Some(begun).filter(|_| !is_followed),
             );
         }
     };
@@ -254,20 +260,13 @@ fn see_out_of_memory_on(
     reserved: usize,
     on: Device,
 ) {
-    entry::serve(
-        || (),
-        || {
-            if listens(on) {
-                events::tensor(
-                    Kind::TensorOutOfMemory,
-                    (on.index as u8, stream()),
-                    0,
-                    size.unsigned_abs(),
-                    allocated as u64,
-                    reserved as u64,
-                );
-                shortages::note(By::Framework);
-            }
-        },
-    );
+    let announced = || {
+        if listens(on) {
+            let on = (on.index as u8, stream());
+            let size = size.unsigned_abs();
+            events::tensor_out_of_memory(on, size, allocated as u64, reserved as u64);
+            shortages::note(By::Framework);
+        }
+    };
+    entry::serve(|| (), announced);
 }

@@ -3,9 +3,10 @@
 
 use gpushim_alloc::Stream;
 use gpushim_alloc::{Context, Freed, Grant, Source, Stamp};
+use gpushim_config::Stacks;
 use gpushim_trace::{Class, Cost, Event, Kind, Layer, Numbers, Removed, Writer, flags};
 
-use crate::base::thread;
+use crate::base::{settings, thread};
 use crate::cuda::{captures, context};
 use crate::record::shortages::{self, By};
 use crate::record::trace::{open, opened};
@@ -365,8 +366,21 @@ pub fn trimmed(bytes: u64) {
     });
 }
 
-/// Records an event of a framework's tensor. `kind` is one of the `Tensor` kinds, and `stream` a
-/// [number](crate::record::tensor_streams).
+/// Prefetches the memory that the record of a tensor writes, for a caller that works before it.
+#[inline]
+pub fn fetch_tensor(device: u8, address: u64) {
+    if let Some(writer) = opened() {
+        writer.prefetch(&Event {
+            device,
+            address,
+            ..Event::new(Kind::TensorAlloc, Class::Tensor)
+        });
+    }
+}
+
+/// Records the allocation or the free of a framework's tensor. `kind` is one of these two, and
+/// `stream` a [number](crate::record::tensor_streams). `begun`: ticks of the announcement's begin, if
+/// nothing since may have taken long.
 #[inline]
 pub fn tensor(
     kind: Kind,
@@ -375,22 +389,24 @@ pub fn tensor(
     size: u64,
     allocated: u64,
     reserved: u64,
+    begun: Option<u64>,
 ) {
-    match kind {
-        Kind::TensorAlloc => usage::grew(Layer::Tensor, device, size),
-        Kind::TensorFree => usage::shrank(Layer::Tensor, device, size),
-        _ => {}
+    let is_free = kind == Kind::TensorFree;
+    match is_free {
+        true => usage::shrank(Layer::Tensor, device, size),
+        false => usage::grew(Layer::Tensor, device, size),
     }
-    if kind == Kind::TensorAlloc && pause::is_on() {
+    if !is_free && pause::is_on() {
         return;
     }
     let Some(writer) = open() else { return };
-    let stack = match kind {
-        Kind::TensorAlloc => stacks::of_allocation(writer, size),
-        Kind::TensorFree => phase::current(),
-        // Rare, so that each gets a stack, whatever the setting for sizes.
-        _ => stacks::of_allocation(writer, u64::MAX),
+    let stack = match is_free {
+        true => phase::current(),
+        false => stacks::of_allocation(writer, size),
     };
+    // A stack that is not known yet takes long.
+    let begun = begun.filter(|_| is_free || settings::config().stacks == Stacks::Off);
+    let ticks = begun.unwrap_or_else(|| writer.now());
     // Written at once: an event that is copied and changed is read again in pieces, which stalls
     // the processor.
     let event = Event {
@@ -403,20 +419,30 @@ pub fn tensor(
         extra: [allocated, reserved],
         ..Event::new(kind, Class::Tensor)
     };
-    match kind {
-        Kind::TensorAlloc => writer.record_alloc(&event),
-        Kind::TensorFree if pause::was_ever() => {
-            let taken = writer.take_live(event.class, event.address);
-            free_if_there(writer, &event, taken);
-        }
-        Kind::TensorFree => {
-            writer.record_free(&event);
-        }
-        _ => {
-            writer.record(&event);
-            owners::out_of_memory();
-        }
+    if !is_free {
+        writer.record_alloc_at(&event, ticks);
+    } else if pause::was_ever() {
+        let taken = writer.take_live(event.class, event.address);
+        free_if_there(writer, &event, taken);
+    } else {
+        writer.record_free_at(&event, ticks);
     }
+}
+
+/// Records that a framework could not allocate a tensor.
+pub fn tensor_out_of_memory((device, stream): (u8, u8), size: u64, allocated: u64, reserved: u64) {
+    let Some(writer) = open() else { return };
+    writer.record(&Event {
+        device,
+        stream,
+        thread: thread::tid(),
+        // Rare, so that each gets a stack, whatever the setting for sizes.
+        stack: stacks::of_allocation(writer, u64::MAX),
+        size,
+        extra: [allocated, reserved],
+        ..Event::new(Kind::TensorOutOfMemory, Class::Tensor)
+    });
+    owners::out_of_memory();
 }
 
 /// Records a range or a mark: string ids of its name and its domain, and its number. `node`: its

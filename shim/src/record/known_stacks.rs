@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use gpushim_python::RememberedFrame;
 use gpushim_trace::Writer;
 use gpushim_trace::per_thread::{AtThreadEnd, OnDemand};
-use gpushim_unwind::{Frames, KnownWalks, Met};
+use gpushim_unwind::{Frames, History, KnownWalks, Met};
 
 use crate::base::thread;
 use crate::record::python::{self, Functions};
@@ -43,8 +43,8 @@ pub struct KnownStacks {
     /// The remembered stacks. Their numbers begin at 1.
     stacks: [Known; STACKS],
     count: Cell<usize>,
-    /// The stack that was recorded last; 0 for none.
-    last: Cell<u16>,
+    /// Numbers of the stacks that were recorded last.
+    history: History,
     /// For each number of a walk, the last stack that was made of it; 0 for none.
     of_walk: [Cell<u16>; KnownWalks::MOST],
     /// Number of `frames` in use.
@@ -58,8 +58,8 @@ struct Known {
     walk: Cell<u16>,
     /// Another stack of this walk; 0 for none.
     other: Cell<u16>,
-    /// The stacks that followed it, the latest first; 0 for none.
-    next: [Cell<u16>; 2],
+    /// Last place in the history.
+    latest: Cell<u16>,
     /// The innermost open range.
     ranges: Cell<u32>,
     id: Cell<u32>,
@@ -127,16 +127,6 @@ impl KnownStacks {
         &self.walks
     }
 
-    /// Prefetches the memory that identifies the likely next stack.
-    #[inline]
-    pub fn fetch_next(&self) {
-        let last = self.known(self.last.get());
-        let next = last.and_then(|last| self.known(last.next[0].get()));
-        if let Some(frames) = next.and_then(|next| self.frames_of(next)) {
-            python::fetch(frames);
-        }
-    }
-
     /// Returns the id of the stack of a walk, if it is known.
     #[inline]
     pub fn find(&self, met: Met, writer: &Writer, ranges: u32) -> Option<u32> {
@@ -152,21 +142,14 @@ impl KnownStacks {
             let known = self.known(number);
             known.filter(|known| self.is(known, walk as u16, ranges))
         };
-        if let Some(last) = self.known(self.last.get()) {
-            for expected in &last.next {
-                if let Some(known) = is(expected.get()) {
-                    let number = expected.get();
-                    last.next[0].swap(expected);
-                    self.last.set(number);
-                    return Some(known.id.get());
-                }
-            }
+        let found = self.history.find(|number| is(number).is_some());
+        if let Some(number) = found {
+            return self.comes_next(number, true);
         }
         let mut number = self.of_walk.get(walk)?.get();
         for _ in 0..OF_ONE_WALK {
-            if let Some(known) = is(number) {
-                self.comes_next(number);
-                return Some(known.id.get());
+            if is(number).is_some() {
+                return self.comes_next(number, false);
             }
             number = self.known(number)?.other.get();
         }
@@ -221,21 +204,21 @@ impl KnownStacks {
         };
         known.walk.set(walk as u16);
         known.other.set(of_walk.replace(number as u16));
-        known.next.iter().for_each(|next| next.set(0));
         known.ranges.set(ranges);
         known.id.set(id);
         known.from.set(self.used.get() as u32);
         known.frames.set(frames as u32);
         self.used.set(self.used.get() + frames);
         self.count.set(number);
-        self.comes_next(number as u16);
+        self.comes_next(number as u16, false);
     }
 
-    /// Notes that a stack was recorded after the last one.
-    fn comes_next(&self, number: u16) {
-        if let Some(last) = self.known(self.last.replace(number)) {
-            last.next[1].set(last.next[0].replace(number));
-        }
+    /// Notes that a stack was recorded, and returns its id. `is_found`: the history had it.
+    #[inline]
+    fn comes_next(&self, number: u16, is_found: bool) -> Option<u32> {
+        let known = self.known(number)?;
+        self.history.add(number, &known.latest, is_found);
+        Some(known.id.get())
     }
 
     #[inline]
@@ -262,7 +245,7 @@ impl KnownStacks {
     fn forget(&self) {
         self.used.set(0);
         self.count.set(0);
-        self.last.set(0);
+        self.history.clear();
         self.of_walk.iter().for_each(|first| first.set(0));
     }
 }

@@ -171,14 +171,6 @@ pub fn remember(into: &[Cell<RememberedFrame>]) -> Option<usize> {
     unsafe { python.interpreter.remember(state, into) }
 }
 
-/// Prefetches the memory that [`is_in`] is going to read.
-#[inline]
-pub fn fetch(frames: &[Cell<RememberedFrame>]) {
-    if let Some(python) = found() {
-        python.interpreter.fetch(frames);
-    }
-}
-
 /// True if the calling thread is in these functions of [`remember`], and in no others.
 #[inline]
 pub fn is_in(frames: &[Cell<RememberedFrame>]) -> bool {

@@ -52,7 +52,6 @@ fn walk(writer: &Writer, ranges: u32) -> u32 {
         }
         Some(known) => {
             let mut frames = Frames::new();
-            known.fetch_next();
             let met = gpushim_unwind::walk_known(&mut frames, known.walks());
             known
                 .find(met, writer, ranges)

@@ -14,8 +14,8 @@ pub(super) const SIZES: usize = 3;
 /// A tensor has this many pieces or more, if it has as many pages.
 const LEAST_PIECES: usize = 4;
 
-/// Pages of a segment at which memory is mapped. An announcement reads one for each of its tensor's
-/// pieces: they have 24 bytes.
+/// Pages of a segment at which memory is mapped. It has 24 bytes, as an announcement reads all of its
+/// tensor's.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
     pub memory: Id,

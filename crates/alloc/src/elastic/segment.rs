@@ -8,8 +8,7 @@ use super::pages::PAGE;
 use super::piece::Piece;
 use crate::rules;
 
-/// A range of addresses that the allocator above cuts up. It begins a line of the processor's cache,
-/// and has two.
+/// A range of addresses that the allocator above cuts up, in two lines of the processor's cache.
 #[repr(align(64))]
 pub(super) struct Segment {
     pub base: u64,
@@ -44,6 +43,8 @@ struct Page {
     /// True if tensors may be there: the allocator above has not unmapped it (`ranges.rs`).
     is_mapped: bool,
 }
+
+const _: () = assert!(size_of::<Segment>() == 128 && size_of::<Page>() == 32);
 
 impl Segment {
     /// Creates a segment in a range of addresses, without parts. It has its first page, by which it

@@ -10,7 +10,7 @@ pub(super) struct Segments(Vec<(u64, Box<Segment>)>);
 impl Segments {
     /// Adds a segment, which shares no page with another.
     pub fn insert(&mut self, segment: Segment) {
-        let index = self.0.partition_point(|(base, _)| *base < segment.base);
+        let index = self.0.partition_point(|(base, _)| *base <= segment.base);
         self.0.insert(index, (segment.base, Box::new(segment)));
     }
 
@@ -56,9 +56,9 @@ impl Segments {
 
     /// True if any of these bytes are in a segment.
     pub fn reach(&self, address: u64, bytes: u64) -> bool {
-        let end = address.saturating_add(bytes);
-        let mut all = self.values();
-        all.any(|segment| segment.base < end && address < segment.end())
+        let last = self.index(address.saturating_add(bytes).saturating_sub(1));
+        let last = last.and_then(|index| self.0.get(index));
+        last.is_some_and(|(_, segment)| address < segment.end())
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Segment> {

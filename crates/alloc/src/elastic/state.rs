@@ -1,6 +1,7 @@
 //! State of all segments of a device, and its changes by announcements.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ const BATCH: usize = 16;
 const LARGE_BATCH: usize = 1024;
 /// Number of events that are recorded after [`BATCH`] pages, once memory was wanted before its work
 /// was complete.
-const EAGER: u32 = 64;
+const EAGER: u8 = 64;
 
 /// State of all segments, under one lock.
 ///
@@ -48,12 +49,12 @@ pub(super) struct State<E> {
     /// (`idle.rs`).
     pub keeps_idle: bool,
     /// Number of events that are still to be recorded after [`BATCH`] pages.
-    pub eager: u32,
-    pub fences: Fences<E>,
-    pub captures: Arc<OpenCaptures>,
+    pub eager: u8,
     /// Largest [size](piece::SIZES) of pieces. It shrinks when a tensor gets memory of the host:
     /// smaller pieces keep less memory that no tensor uses.
-    pub largest: usize,
+    pub largest: u8,
+    pub fences: Fences<E>,
+    pub captures: Arc<OpenCaptures>,
     pub memories: Memories,
     /// Other devices that may access the memory.
     pub others: Vec<i32>,
@@ -65,6 +66,9 @@ pub(super) struct State<E> {
     pub ticks: VecDeque<u64>,
 }
 
+// In the mutex, the lock comes before the state.
+const _: () = assert!(8 + offset_of!(State<u64>, memories) <= 128);
+
 impl<E: Copy> State<E> {
     pub fn new(mode: Mode, captures: Arc<OpenCaptures>) -> Self {
         State {
@@ -75,7 +79,7 @@ impl<E: Copy> State<E> {
             live_sum: LiveSum::default(),
             captures,
             others: Vec::new(),
-            largest: piece::SIZES - 1,
+            largest: piece::SIZES as u8 - 1,
             is_short: false,
             eager: 0,
             is_off: false,
@@ -146,7 +150,7 @@ impl<E: Copy> State<E> {
         if let Some(segment) = self.segments.around(address) {
             let (base, pages) = (segment.base, segment.pages_of(address, bytes));
             let wanted = Wanted {
-                size: piece::size_for(pages.len(), self.largest),
+                size: piece::size_for(pages.len(), self.largest.into()),
                 // Another tensor may have the rest of the page, and live longer.
                 splits: (
                     !address.is_multiple_of(PAGE),

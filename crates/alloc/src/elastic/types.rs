@@ -48,7 +48,9 @@ impl fmt::Display for Trouble {
                 write!(f, "a tensor at {at:#x} was freed that was not announced")
             }
             Trouble::Resized(at) => write!(f, "the tensor at {at:#x} was freed with another size"),
-            Trouble::Overlaps(at) => write!(f, "a tensor at {at:#x} overlaps a live one"),
+            Trouble::Overlaps(at) => {
+                write!(f, "a tensor at {at:#x} was allocated where one is live")
+            }
             Trouble::Straddles(at) => {
                 write!(f, "a tensor at {at:#x} is in part outside of its segment")
             }

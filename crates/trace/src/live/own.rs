@@ -15,13 +15,13 @@ use crate::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// Number of groups that a range gets: 32 KiB.
-const RANGE_GROUPS: u32 = 64;
-/// Number of blocks that get their places together. Successive numbers are in different groups:
-/// different threads often have successive numbers, and so do not share a cache line of keys.
+/// Number of groups that a range gets: 64 KiB. The smallest table has one range.
+const RANGE_GROUPS: u32 = 128;
+/// Number of blocks that get their places together. A group has every 128th number: threads whose
+/// blocks have successive numbers do not share a cache line of keys.
 const RANGE: u32 = RANGE_GROUPS * KEYS as u32;
 /// Number of ranges of one owner. Blocks with higher numbers have no places of their own.
-const RANGES: usize = 2048;
+const RANGES: usize = 1024;
 
 /// Places of the blocks of one owner, by the owner's numbers. They belong to one table: the first
 /// that is asked.

@@ -115,6 +115,29 @@ fn times_are_those_of_the_clock() {
 }
 
 #[test]
+fn a_block_has_the_ticks_that_its_caller_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = Writer::create(&dir.path().join("a.trace"), &small()).unwrap();
+    let event = |kind| Event {
+        address: 0x1000,
+        size: 512,
+        ..Event::new(kind, Class::Tensor)
+    };
+    writer.record(&numbered(0, 0));
+    let begun = writer.clock.now_after();
+    std::thread::sleep(Duration::from_millis(20));
+    writer.prefetch(&event(Kind::TensorAlloc));
+    writer.record_alloc_at(&event(Kind::TensorAlloc), begun);
+    // A thread's events are in the order of their times.
+    let freed = writer.record_free_at(&event(Kind::TensorFree), begun - 1000);
+    assert_eq!(freed.map(|block| block.size), Some(512));
+    let trace = Trace::open(writer.path()).unwrap();
+    let times: Vec<_> = trace.events().map(|record| record.ns).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times[2] - times[0] < 10_000_000, "{times:?}");
+}
+
+#[test]
 fn the_file_is_private_and_never_over_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.trace");

@@ -51,18 +51,28 @@ pub fn record(trace: &Arc<Mapped>, clock: ClockSource, event: [u64; 7]) {
     thread.settle();
 }
 
-/// Records an event that made a block with this key, counted in the totals at `place`.
+/// Prefetches the memory that the record of a block with this key writes.
+#[inline]
+pub fn prefetch(trace: &Arc<Mapped>, (key, place): (Option<u64>, (Layer, u8))) {
+    let thread = Thread::of(trace);
+    trace.live.prefetch(trace.live.spot(key));
+    trace.tally.prefetch(&thread.claim, place);
+    thread.settle();
+}
+
+/// Records an event that made a block with this key, counted in the totals at `place`, at the time
+/// `now`.
 #[inline(always)]
 pub fn record_alloc(
     trace: &Arc<Mapped>,
-    clock: ClockSource,
+    now: impl FnOnce() -> u64,
     event: [u64; 7],
     (key, place): (Option<u64>, (Layer, u8)),
 ) {
     let thread = Thread::of(trace);
     let spot = trace.live.spot(key);
     trace.live.prefetch(spot);
-    let words = thread.timed(clock.now_after(), event);
+    let words = thread.timed(now(), event);
     trace.live.insert(spot, &words);
     count_made(thread, trace, &words, place);
 }
@@ -107,19 +117,19 @@ fn count_made(thread: &Thread, trace: &Mapped, words: &[u64; 7], place: (Layer, 
     thread.settle();
 }
 
-/// Records an event that ended a block with this key, counted in the totals at `place`. Returns the
-/// block's entry in the live table.
+/// Records an event that ended a block with this key, counted in the totals at `place`, at the time
+/// `now`. Returns the block's entry in the live table.
 #[inline(always)]
 pub fn record_free(
     trace: &Arc<Mapped>,
-    clock: ClockSource,
+    now: impl FnOnce() -> u64,
     event: [u64; 7],
     (key, place): (Option<u64>, (Layer, u8)),
 ) -> Option<Removed> {
     let thread = Thread::of(trace);
     let spot = trace.live.spot(key);
     trace.live.prefetch(spot);
-    let words = thread.timed(clock.now(), event);
+    let words = thread.timed(now(), event);
     let removed = trace.live.remove(spot);
     count_ended(thread, trace, &words, place, removed);
     removed
@@ -198,7 +208,7 @@ pub fn drop_live(trace: &Arc<Mapped>, wanted: impl FnMut(&Event) -> bool) -> (u6
 }
 
 impl Thread {
-    /// Returns the words of an event, with a time that was read just now.
+    /// Returns the words of an event with these ticks, or the next after the thread's last event.
     #[inline]
     fn timed(&self, ticks: u64, event: [u64; 7]) -> [u64; 7] {
         // Later than the thread's previous event, whatever the resolution of the clock: a thread's

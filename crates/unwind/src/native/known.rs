@@ -2,8 +2,8 @@
 //!
 //! A walk depends on the registers that it begins with, on the return addresses, and on the frame
 //! pointers that it follows. As long as these are the same and no code has changed, the walk is the
-//! same. A program in a loop makes the same walks in the same order. So after each walk, the walks
-//! that followed it the last two times are tried.
+//! same. A program in a loop makes the same walks in the same order. So the walks are tried that its
+//! [history](History) expects.
 //!
 //! A walk goes from one word of the stack to the next and waits for each rule. This comparison
 //! waits for all words at once. A training's own work pushes rules out of the nearest caches. There
@@ -16,7 +16,7 @@ use std::fmt;
 use super::cache::Generation;
 use super::memory::{Memory, ThreadStack};
 use super::step::Registers;
-use crate::Frames;
+use crate::{Frames, History};
 
 /// Most walks that are known; then all are forgotten. A training step of a large model has some
 /// hundred.
@@ -34,8 +34,8 @@ pub struct KnownWalks {
     count: Cell<usize>,
     /// Number of words that the walks depend on.
     words: Cell<usize>,
-    /// Number of the last walk, 0 for none.
-    last: Cell<u16>,
+    /// Numbers of the last walks.
+    history: History,
     walks: [Walk; WALKS],
     /// Numbers of walks, each at or after the place that its hash gives; 0 for none.
     by_hash: [Cell<u16>; 2 * WALKS],
@@ -58,8 +58,8 @@ struct Walk {
     uses_bp: Cell<bool>,
     is_whole: Cell<bool>,
     is_cut: Cell<bool>,
-    /// Walks that came after it, the last one first; 0 for none.
-    next: [Cell<u16>; 2],
+    /// Last place in the history.
+    latest: Cell<u16>,
 }
 
 /// Mark in a place: the word is a return address.
@@ -108,6 +108,12 @@ impl KnownWalks {
         frames.restore(walk.is_cut.get(), walk.is_whole.get());
     }
 
+    /// Number of the walk that is compared first.
+    #[cfg(test)]
+    pub(super) fn expected(&self) -> usize {
+        self.history.expected().into()
+    }
+
     /// Finds the walk from some registers again, or makes it by `follow` and keeps it.
     #[inline]
     pub(super) fn walk(
@@ -122,18 +128,15 @@ impl KnownWalks {
             self.forget();
             self.generation.set(generation);
         }
-        let last = self.walk_of(self.last.get());
-        let expected = last.map_or([0, 0], |last| [last.next[0].get(), last.next[1].get()]);
-        for (number, is_second) in expected.into_iter().zip([false, true]) {
-            if let Some(walk) = self.walk_of(number)
-                && self.is(walk, &at, stack)
-            {
-                if is_second && let Some(last) = last {
-                    last.next[0].swap(&last.next[1]);
-                }
-                self.goes_on_with(number, walk);
-                return Met(number.into());
-            }
+        let is = |number| {
+            let walk = self.walk_of(number);
+            walk.is_some_and(|walk| self.is(walk, &at, stack))
+        };
+        if let Some(number) = self.history.find(is)
+            && let Some(walk) = self.walk_of(number)
+        {
+            self.history.add(number, &walk.latest, true);
+            return Met(number.into());
         }
         self.make(stack, at, frames, follow)
     }
@@ -166,24 +169,6 @@ impl KnownWalks {
         })
     }
 
-    /// Notes the last walk, and prefetches the walk that is likely to come next.
-    #[inline]
-    fn goes_on_with(&self, number: u16, walk: &Walk) {
-        self.last.set(number);
-        let Some(next) = self.walk_of(walk.next[0].get()) else {
-            return;
-        };
-        let from = next.from.get() as usize;
-        let words = usize::from(next.words.get());
-        fetch(next);
-        for at in (from..from + words).step_by(16) {
-            self.places.get(at).into_iter().for_each(fetch);
-        }
-        for at in (from..from + words).step_by(8) {
-            self.values.get(at).into_iter().for_each(fetch);
-        }
-    }
-
     #[cold]
     #[inline(never)]
     fn make(
@@ -199,7 +184,6 @@ impl KnownWalks {
             if noted.is_full.get() {
                 self.forget();
             }
-            self.last.set(0);
             return Met::UNKNOWN;
         };
         let from = self.words.get();
@@ -231,14 +215,9 @@ impl KnownWalks {
             walk.uses_bp.set(noted.uses_first_bp.get());
             walk.is_whole.set(frames.is_whole());
             walk.is_cut.set(frames.is_cut());
-            walk.next.iter().for_each(|next| next.set(0));
             self.enter(hash, number);
         }
-        if let Some(last) = self.walk_of(self.last.get()) {
-            last.next[1].set(last.next[0].get());
-            last.next[0].set(number);
-        }
-        self.goes_on_with(number, walk);
+        self.history.add(number, &walk.latest, false);
         if !is_new {
             frames.clear();
         }
@@ -249,7 +228,7 @@ impl KnownWalks {
     fn forget(&self) {
         self.count.set(0);
         self.words.set(0);
-        self.last.set(0);
+        self.history.clear();
         self.by_hash.iter().for_each(|number| number.set(0));
     }
 
@@ -306,14 +285,6 @@ impl fmt::Debug for KnownWalks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} known walks", self.count.get())
     }
-}
-
-/// Prefetches a cache line.
-#[inline]
-fn fetch<T>(what: &T) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: it changes nothing, and never faults.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(what).cast()) };
 }
 
 /// The stack, with a note of each word that a walk depends on. The notes are put after the words of

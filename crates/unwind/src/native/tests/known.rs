@@ -72,13 +72,34 @@ fn a_loop_is_known_after_its_first_round() {
             down(path, &known, &mut met);
         }
     }
-    // The same walk twice, and after it sometimes another: both are tried.
     let first_round = met.iter().take(6).filter(|met| is_found(**met)).count();
     assert_eq!(first_round, 2);
     assert!(met.iter().skip(6).all(|met| is_found(*met)));
     code_changed();
     down(&[0, 1], &known, &mut met);
     assert!(!is_found(met[met.len() - 1]));
+}
+
+#[test]
+fn a_step_that_repeats_follows_no_frame() {
+    let known = known();
+    let layers = [&[0, 1][..], &[1, 0], &[0, 1]].repeat(12);
+    let step = [
+        &layers[..],
+        &[&[1, 1]],
+        &layers,
+        &[&[1, 1, 1], &[2]],
+        &layers,
+    ]
+    .concat();
+    for round in 0..4 {
+        for path in &step {
+            let (expected, mut met) = (known.expected(), Vec::new());
+            down(path, &known, &mut met);
+            let met = met[0].walk().map(|(number, _)| number);
+            assert!(round < 2 || met == Some(expected), "round {round}");
+        }
+    }
 }
 
 proptest! {
