@@ -35,7 +35,7 @@ mod tests;
 use group::LiveEntry;
 pub use group::{Group, Removed, Seen, look};
 use own::OwnPlaces;
-pub use own::{Numbers, OwnPlace};
+pub use own::{Numbers, OwnPlace, RANGE};
 
 /// Number of groups that a block tries, from its home on.
 const TRIES: usize = 32;

@@ -15,13 +15,13 @@ use crate::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// Number of groups that a range gets: 64 KiB. The smallest table has one range.
-const RANGE_GROUPS: u32 = 128;
-/// Number of blocks that get their places together. A group has every 128th number: threads whose
+/// Number of groups that a range gets: 128 KiB.
+const RANGE_GROUPS: u32 = 256;
+/// Number of blocks that get their places together. A group has every 256th number: threads whose
 /// blocks have successive numbers do not share a cache line of keys.
-const RANGE: u32 = RANGE_GROUPS * KEYS as u32;
+pub const RANGE: u32 = RANGE_GROUPS * KEYS as u32;
 /// Number of ranges of one owner. Blocks with higher numbers have no places of their own.
-const RANGES: usize = 1024;
+const RANGES: usize = 512;
 
 /// Places of the blocks of one owner, by the owner's numbers. They belong to one table: the first
 /// that is asked.

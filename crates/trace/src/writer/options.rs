@@ -13,7 +13,7 @@ pub struct WriterOptions {
     pub rank: Option<u32>,
     /// Facts about the process that are recorded.
     pub facts: Facts,
-    /// Number of blocks that the live table has room for, in whole groups of seven. At least 1,024
+    /// Number of blocks that the live table has room for, in whole groups of seven. At least 1,792
     /// and at most 2^26. It has room for as many again that their owners number. `None`: one for
     /// eight events of the ring, at most 131,072.
     pub live_blocks: Option<u64>,
@@ -28,7 +28,7 @@ impl WriterOptions {
     /// The largest ring, 1 TiB.
     pub const MAX_BYTES: u64 = 1 << 40;
 
-    /// Returns the bytes of the file: about 650 KiB and 5 times the ring. For a ring of 16 MiB and
+    /// Returns the bytes of the file: about 760 KiB and 5 times the ring. For a ring of 16 MiB and
     /// more, it is about 45 MiB and 1/128 more than the ring. Unused parts take neither space on
     /// the disk nor memory.
     pub fn file_bytes(&self) -> u64 {

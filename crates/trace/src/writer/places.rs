@@ -60,8 +60,9 @@ const JIT_MAX: u64 = (262_144 + jit::layout::FIRST as u64) * jit::layout::BYTES 
 /// Bytes of the largest number of places in source code, and of the first records of their part.
 const SITES_MAX: u64 = (65_536 + sites::layout::FIRST as u64) * sites::layout::BYTES as u64;
 
-/// Smallest and largest number of blocks of a live table, and the largest by default.
-const BLOCKS_LEAST: u64 = 1024;
+/// Smallest and largest number of blocks of a live table, and the largest by default. The smallest
+/// table has a range of places for one owner.
+const BLOCKS_LEAST: u64 = crate::live::RANGE as u64;
 const BLOCKS_MOST: u64 = 1 << 26;
 const BLOCKS_DEFAULT: u64 = 131_072;
 
