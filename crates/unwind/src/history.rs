@@ -6,7 +6,6 @@
 //! repeated.
 
 use std::cell::Cell;
-use std::fmt;
 use std::iter;
 
 /// Count of the numbers that are kept. A step of more is not predicted: GPT-2 has 1,054 allocations
@@ -16,6 +15,7 @@ const LENGTH: usize = 1 << 15;
 const TRIES: usize = 16;
 
 /// The last numbers of a sequence. A value of zeros is an empty one; 0 is no number of it.
+#[derive(Debug)]
 pub struct History {
     numbers: [Cell<u16>; LENGTH],
     /// Place before it with the same number, for each place.
@@ -99,12 +99,6 @@ impl History {
 #[inline]
 fn index(place: u16) -> usize {
     usize::from(place) % LENGTH
-}
-
-impl fmt::Debug for History {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} after {}", self.expected(), self.end.get())
-    }
 }
 
 #[cfg(test)]

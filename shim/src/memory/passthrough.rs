@@ -28,6 +28,13 @@ pub struct Allocation {
     place: Option<Place>,
 }
 
+impl Allocation {
+    /// Returns its class, device and bytes, as its events have them.
+    fn recorded(&self) -> (Class, u8, u64) {
+        (self.class, self.device, self.size)
+    }
+}
+
 static LIVE: Mutex<Option<HashMap<u64, Allocation>>> = Mutex::new(None);
 
 /// A request that the driver must serve.
@@ -207,12 +214,7 @@ pub fn allocated(class: Class, address: u64, size: u64) {
 /// Notes and records an allocation. It keeps its device, whichever context is current when it is
 /// freed.
 fn noted(address: u64, allocation: Allocation, stream: u64) {
-    let Allocation {
-        class,
-        size,
-        device,
-        ..
-    } = allocation;
+    let (class, device, size) = allocation.recorded();
     if let Ok(mut live) = LIVE.lock() {
         live.get_or_insert_default().insert(address, allocation);
     }
@@ -243,12 +245,7 @@ pub fn forget(address: u64) -> Taken {
 /// Adds an entry again whose free the driver refused: the address is still in use.
 pub fn restore(address: u64, entry: Taken) {
     if let (Some((allocation, stack)), Ok(mut live)) = (entry, LIVE.lock()) {
-        let Allocation {
-            class,
-            size,
-            device,
-            ..
-        } = allocation;
+        let (class, device, size) = allocation.recorded();
         if let Some(stack) = stack {
             events::stays(class, device, address, size, stack);
         }
@@ -276,12 +273,7 @@ pub fn ended(address: u64, entry: Taken) {
     let Some((allocation, in_trace)) = entry else {
         return;
     };
-    let Allocation {
-        class,
-        size,
-        device,
-        ..
-    } = allocation;
+    let (class, device, size) = allocation.recorded();
     match in_trace {
         Some(_) => events::ended(class, device, address, size),
         None => events::left(class, device, size),
@@ -293,14 +285,8 @@ pub fn freed(address: u64, entry: Taken, stream: u64) {
     let Some((allocation, in_trace)) = entry else {
         return;
     };
-    let Allocation {
-        class,
-        size,
-        device,
-        place,
-        ..
-    } = allocation;
-    if let Some(place) = place {
+    let (class, device, size) = allocation.recorded();
+    if let Some(place) = allocation.place {
         if stream != 0 && class != Class::PoolAsync {
             // The driver frees the memory when the stream has reached the free.
             // SAFETY: the driver has just accepted the stream.

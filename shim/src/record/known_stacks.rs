@@ -18,7 +18,7 @@ use crate::record::python::{self, Functions};
 
 /// Number of stacks after which a thread remembers its stacks: most threads never allocate.
 const AFTER: u32 = 64;
-/// Most threads that remember their stacks. Each takes 2.4 MiB of addresses, and writes only the
+/// Most threads that remember their stacks. Each takes 2.5 MiB of addresses, and writes only the
 /// parts that it needs.
 const THREADS: u32 = 64;
 /// Most stacks that a thread remembers; then all are forgotten.

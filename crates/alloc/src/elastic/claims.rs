@@ -11,10 +11,10 @@ use super::state::State;
 use crate::driver::Driver;
 use crate::rules;
 
-impl<E: Copy> State<E> {
+impl<D: Driver> State<D> {
     /// Gives the pieces on these pages the memory that is mapped at them. A piece that cannot have
     /// its memory again is unmapped.
-    pub fn claim<D: Driver<Event = E>>(
+    pub fn claim(
         &mut self,
         driver: &Pages<D>,
         base: u64,
@@ -103,12 +103,7 @@ impl<E: Copy> State<E> {
     /// - Memory of the device: the other piece's work on it must be complete or ordered before.
     ///   Waits for that work only if the piece's own work is not complete either, since an unmap
     ///   would wait, too.
-    fn may_regain<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        piece: Piece,
-        stream: Option<u8>,
-    ) -> bool {
+    fn may_regain(&mut self, driver: &Pages<D>, piece: Piece, stream: Option<u8>) -> bool {
         let memory = self.memories.at(piece.memory);
         if memory.owner.is_some() {
             return false;
@@ -136,7 +131,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Waits for the work on memory left at this time. False if it cannot be waited for.
-    fn finish<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, time: u64) -> bool {
+    fn finish(&mut self, driver: &Pages<D>, time: u64) -> bool {
         let is_capturing = self.is_capturing();
         if !self.fences.is_over(time) {
             self.is_behind();
@@ -146,12 +141,7 @@ impl<E: Copy> State<E> {
 
     /// Unmaps a piece, after its work. Another piece may have the memory. False if the work cannot
     /// be waited for or the driver refuses.
-    pub fn unmap<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        address: u64,
-        piece: Piece,
-    ) -> bool {
+    pub fn unmap(&mut self, driver: &Pages<D>, address: u64, piece: Piece) -> bool {
         if rules::must_finish_place() && !self.finish(driver, piece.left) {
             return false;
         }
@@ -193,8 +183,8 @@ fn regain(
 
 /// True if memory left at this time may go to a piece, for work that `stream` orders. The work on
 /// it must be complete, or `last` must be the same stream, with no capture open.
-fn may_have<E: Copy>(
-    fences: &Fences<E>,
+fn may_have<D: Driver>(
+    fences: &Fences<D>,
     left: u64,
     last: Option<u8>,
     stream: Option<u8>,

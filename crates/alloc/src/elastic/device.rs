@@ -25,7 +25,7 @@ const AT_ONCE: usize = 32;
 /// The lock and the start of the state share a line of the processor's cache.
 #[repr(C, align(64))]
 pub struct Elastic<D: Driver> {
-    state: Mutex<State<D::Event>>,
+    state: Mutex<State<D>>,
     pages: Pages<D>,
     captures: Arc<OpenCaptures>,
 }
@@ -41,7 +41,7 @@ impl<D: Driver> Elastic<D> {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State<D::Event>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<D>> {
         self.state.lock()
     }
 
@@ -220,7 +220,7 @@ impl<D: Driver> Elastic<D> {
         changed
     }
 
-    fn set_access_of_all(&self, state: &State<D::Event>, before: &[i32]) -> Result<(), D::Error> {
+    fn set_access_of_all(&self, state: &State<D>, before: &[i32]) -> Result<(), D::Error> {
         let goes = |other: &i32| !state.others.contains(other);
         let gone: Vec<i32> = before.iter().copied().filter(goes).collect();
         for segment in state.segments.values() {

@@ -15,8 +15,8 @@ use crate::rules::{self, Call};
 const MOST_EVENTS: usize = 1024;
 
 /// Events, in the order of their times.
-pub(super) struct Fences<E> {
-    events: VecDeque<(u64, E)>,
+pub(super) struct Fences<D: Driver> {
+    events: VecDeque<(u64, D::Event)>,
     /// Time that the last event stands for.
     recorded: u64,
     /// The work on memory left at this time or before is complete.
@@ -25,7 +25,7 @@ pub(super) struct Fences<E> {
     open_pages: usize,
 }
 
-impl<E> Default for Fences<E> {
+impl<D: Driver> Default for Fences<D> {
     fn default() -> Self {
         Fences {
             events: VecDeque::new(),
@@ -36,7 +36,7 @@ impl<E> Default for Fences<E> {
     }
 }
 
-impl<E: Copy> Fences<E> {
+impl<D: Driver> Fences<D> {
     /// True if the work on memory left at this time is known to be complete.
     pub fn is_over(&self, time: u64) -> bool {
         time <= self.over || !rules::needs_page_fence()
@@ -53,7 +53,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Records an event for memory that has none, unless a stream captures.
-    pub fn close<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64, is_capturing: bool) {
+    pub fn close(&mut self, driver: &Pages<D>, now: u64, is_capturing: bool) {
         if now <= self.recorded
             || self.events.len() >= MOST_EVENTS
             || !rules::may_call(Call::Fence, is_capturing)
@@ -69,7 +69,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Polls the events, unless a stream captures.
-    pub fn poll<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, is_capturing: bool) {
+    pub fn poll(&mut self, driver: &Pages<D>, is_capturing: bool) {
         if !rules::may_call(Call::Query, is_capturing) {
             return;
         }
@@ -82,12 +82,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Waits for the first event. False if there is none, or it cannot be waited for.
-    pub fn wait<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        now: u64,
-        is_capturing: bool,
-    ) -> bool {
+    pub fn wait(&mut self, driver: &Pages<D>, now: u64, is_capturing: bool) -> bool {
         if self.events.is_empty() {
             self.close(driver, now, is_capturing);
         }
@@ -103,13 +98,7 @@ impl<E: Copy> Fences<E> {
 
     /// Waits until the work on memory left at this time is complete. False if it cannot be waited
     /// for.
-    pub fn finish<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        time: u64,
-        now: u64,
-        is_capturing: bool,
-    ) -> bool {
+    pub fn finish(&mut self, driver: &Pages<D>, time: u64, now: u64, is_capturing: bool) -> bool {
         self.poll(driver, is_capturing);
         while !self.is_over(time) {
             if !self.wait(driver, now, is_capturing) {
@@ -121,7 +110,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Waits for all work. False if it cannot be waited for.
-    pub fn drain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64) -> bool {
+    pub fn drain(&mut self, driver: &Pages<D>, now: u64) -> bool {
         if driver.drain().is_err() {
             return false;
         }
@@ -130,12 +119,12 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Notes that all work on memory left until now is complete.
-    pub fn all_over<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, now: u64) {
+    pub fn all_over(&mut self, driver: &Pages<D>, now: u64) {
         self.clear(driver);
         (self.recorded, self.over) = (now, now);
     }
 
-    fn completed<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    fn completed(&mut self, driver: &Pages<D>) {
         if let Some((time, event)) = self.events.pop_front() {
             driver.retire(event);
             self.over = self.over.max(time);
@@ -143,7 +132,7 @@ impl<E: Copy> Fences<E> {
     }
 
     /// Retires all events without waiting for them.
-    pub fn clear<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    pub fn clear(&mut self, driver: &Pages<D>) {
         for (_, event) in self.events.drain(..) {
             driver.retire(event);
         }

@@ -11,8 +11,9 @@ use super::piece::Piece;
 use super::segment::Segment;
 use super::state::State;
 use super::types::Mode;
+use crate::driver::Driver;
 
-impl<E: Copy> State<E> {
+impl<D: Driver> State<D> {
     /// Idle pieces whose memory another piece may take.
     pub fn idle(&self) -> impl Iterator<Item = &Piece> {
         let segments = self.segments.values();

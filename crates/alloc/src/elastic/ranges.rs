@@ -77,7 +77,7 @@ impl<D: Driver> Elastic<D> {
 
     /// True if a tensor of this size fits beside the memory in use, also of other processes that
     /// free some.
-    fn has_room(&self, state: &State<D::Event>, bytes: u64) -> bool {
+    fn has_room(&self, state: &State<D>, bytes: u64) -> bool {
         let fits = || {
             let room = self.pages().room();
             let fits = room >= bytes || room.saturating_add(state.available()) >= bytes;
@@ -98,7 +98,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Maps a part of a segment, as [`Elastic::map`]. False: it is not mapped.
-    fn map_part(&self, state: &mut State<D::Event>, base: u64, address: u64, bytes: u64) -> bool {
+    fn map_part(&self, state: &mut State<D>, base: u64, address: u64, bytes: u64) -> bool {
         let is_off = state.is_off;
         let Some(segment) = state.segments.get_mut(base) else {
             return false;
@@ -142,7 +142,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Unmaps pages that no work uses, and takes their memory.
-    fn unmap_part(&self, state: &mut State<D::Event>, base: u64, pages: Range<usize>) {
+    fn unmap_part(&self, state: &mut State<D>, base: u64, pages: Range<usize>) {
         if let Some(segment) = state.segments.get_mut(base) {
             segment.set_mapped(pages.clone(), false);
         }
@@ -178,7 +178,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Waits for all work that may use segments.
-    fn finish(&self, state: &mut State<D::Event>) -> Result<(), D::Error> {
+    fn finish(&self, state: &mut State<D>) -> Result<(), D::Error> {
         if rules::must_wait_for_segment() {
             self.pages().drain()?;
         }
@@ -188,7 +188,7 @@ impl<D: Driver> Elastic<D> {
     }
 
     /// Removes a segment that no work uses, and its addresses if they are ours.
-    pub(super) fn remove(&self, state: &mut State<D::Event>, base: u64) {
+    pub(super) fn remove(&self, state: &mut State<D>, base: u64) {
         let Some(pages) = state.segments.get(base).map(Segment::all) else {
             return;
         };
@@ -202,7 +202,7 @@ impl<D: Driver> Elastic<D> {
     /// Takes the memory of pages that no work uses. Memory that no other piece is mapped at is given
     /// back to the driver. A piece stays if it must keep its memory and also has mapped pages
     /// beside these. False if the driver refuses to unmap some.
-    fn leave(&self, state: &mut State<D::Event>, base: u64, pages: Range<usize>) -> bool {
+    fn leave(&self, state: &mut State<D>, base: u64, pages: Range<usize>) -> bool {
         let mut is_clear = true;
         let mut at = pages.start;
         while let Some(segment) = state.segments.get_mut(base)
@@ -237,7 +237,7 @@ impl<D: Driver> Elastic<D> {
     }
 }
 
-impl<E: Copy> State<E> {
+impl<D: Driver> State<D> {
     /// Adds a segment without parts. False if it does not begin on a page: segments are found by
     /// their pages.
     fn add(&mut self, base: u64, range: u64, (is_ours, is_trusted): (bool, bool)) -> bool {

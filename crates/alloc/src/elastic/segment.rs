@@ -153,6 +153,11 @@ impl Segment {
         self.pages[index].is_mapped && !self.has_memory(index)
     }
 
+    /// Number of mapped pages without memory among these.
+    pub fn missing(&self, pages: Range<usize>) -> usize {
+        pages.filter(|page| self.lacks_memory(*page)).count()
+    }
+
     /// Finds the first run of mapped pages without memory among these.
     pub fn gap(&self, pages: Range<usize>) -> Option<Range<usize>> {
         let mut start = pages.start;

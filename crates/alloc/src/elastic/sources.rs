@@ -10,9 +10,9 @@ use super::types::Mode;
 use crate::driver::Driver;
 use crate::slab::Id;
 
-impl<E: Copy> State<E> {
+impl<D: Driver> State<D> {
     /// Gives memory to pages of a segment: the memory that is mapped at them, or else other.
-    pub fn supply<D: Driver<Event = E>>(
+    pub fn supply(
         &mut self,
         driver: &Pages<D>,
         base: u64,
@@ -25,7 +25,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Gives memory to mapped pages of a segment that have none.
-    pub fn back<D: Driver<Event = E>>(
+    pub fn back(
         &mut self,
         driver: &Pages<D>,
         base: u64,
@@ -33,11 +33,12 @@ impl<E: Copy> State<E> {
         wanted: Wanted,
     ) -> Backed {
         let mut backed = Backed::default();
-        let missing = self.missing(base, pages.clone()) as u64 * PAGE;
+        let segment = self.segments.get(base);
+        let missing = segment.map_or(0, |segment| segment.missing(pages.clone()));
         if missing == 0 {
             return backed;
         }
-        let _admission = self.admit(driver, missing);
+        let _admission = self.admit(driver, missing as u64 * PAGE);
         // Adjacent pages that are mapped, and not enabled yet.
         let mut run = pages.start..pages.start;
         let mut at = pages.start;
@@ -95,7 +96,7 @@ impl<E: Copy> State<E> {
 
     /// Claims the new memory of a request that lacks this many bytes. Two processes that each get a
     /// part of what is left would both lack the rest.
-    fn admit<D: Driver<Event = E>>(&self, driver: &Pages<D>, missing: u64) -> Option<D::Admission> {
+    fn admit(&self, driver: &Pages<D>, missing: u64) -> Option<D::Admission> {
         let beside_spare = || driver.admit(missing.saturating_sub(self.available()));
         match self.takes_spare_first(missing) {
             true => beside_spare(),
@@ -108,16 +109,6 @@ impl<E: Copy> State<E> {
         self.is_short || self.mode == Mode::Least && self.memories.held.exceeds(bytes)
     }
 
-    /// Number of a segment's mapped pages without memory.
-    fn missing(&self, base: u64, pages: Range<usize>) -> usize {
-        let (mut missing, mut at) = (0, pages.start);
-        while let Some(gap) = self.gap(base, at..pages.end) {
-            missing += gap.len();
-            at = gap.end;
-        }
-        missing
-    }
-
     /// Finds the first run of a segment's mapped pages without memory.
     fn gap(&self, base: u64, pages: Range<usize>) -> Option<Range<usize>> {
         self.segments.get(base)?.gap(pages)
@@ -125,7 +116,7 @@ impl<E: Copy> State<E> {
 
     /// Takes back memory that was obtained for a piece and not used. It is destroyed if it is
     /// mapped nowhere, else spare.
-    fn release_unused<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) {
+    fn release_unused(&mut self, driver: &Pages<D>, id: Id) {
         if self.memories.at(id).places.is_empty() {
             driver.destroy(self.memories.at(id).handle);
             self.memories.destroyed(id);
@@ -139,12 +130,7 @@ impl<E: Copy> State<E> {
 
     /// Unmaps a piece of a segment that is removed and whose work is complete. False if the driver
     /// refuses.
-    pub fn leave_for_good<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        address: u64,
-        id: Id,
-    ) -> bool {
+    pub fn leave_for_good(&mut self, driver: &Pages<D>, address: u64, id: Id) -> bool {
         let memory = self.memories.at_mut(id);
         let (handle, is_own) = (memory.handle, memory.owner == Some(address));
         let is_unmapped = driver.unmap(address, handle).is_ok();
@@ -167,13 +153,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Enables access to pages that were mapped. If the driver refuses, they are unmapped again.
-    fn enable<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        base: u64,
-        run: Range<usize>,
-        backed: &mut Backed,
-    ) {
+    fn enable(&mut self, driver: &Pages<D>, base: u64, run: Range<usize>, backed: &mut Backed) {
         if run.is_empty() {
             return;
         }
@@ -208,7 +188,7 @@ impl<E: Copy> State<E> {
 
     /// Obtains memory: reused memory, which leaves its list, or new memory. Waits for work if needed.
     /// Falls back to host memory if `wanted.is_needed`.
-    fn obtain<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
+    fn obtain(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
         if self.takes_spare_first(bytes_of(size))
             && let Some(memory) = self.reuse(driver, wanted)
@@ -252,13 +232,13 @@ impl<E: Copy> State<E> {
     }
 
     /// Waits for some work. False if there is none that can be waited for.
-    pub fn wait<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) -> bool {
+    pub fn wait(&mut self, driver: &Pages<D>) -> bool {
         let is_capturing = self.is_capturing();
         self.fences.wait(driver, self.clock, is_capturing)
     }
 
     /// Takes spare memory that may be used now, of this size or smaller.
-    fn reuse<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
+    fn reuse(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         if self.is_off {
             return None;
         }
@@ -277,11 +257,7 @@ impl<E: Copy> State<E> {
         found.map(|(id, _)| id)
     }
 
-    fn reuse_ready<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        wanted: Wanted,
-    ) -> Option<Id> {
+    fn reuse_ready(&mut self, driver: &Pages<D>, wanted: Wanted) -> Option<Id> {
         let size = wanted.size;
         if let Some(id) = self.spare_for(size, wanted.stream) {
             self.memories.unlink(id);
@@ -315,11 +291,7 @@ impl<E: Copy> State<E> {
 
     /// Frees the spare memory that was left first, if it was left at this time or before and its
     /// work is complete. Returns the device's bytes.
-    pub fn give_back_first<D: Driver<Event = E>>(
-        &mut self,
-        driver: &Pages<D>,
-        before: u64,
-    ) -> Option<u64> {
+    pub fn give_back_first(&mut self, driver: &Pages<D>, before: u64) -> Option<u64> {
         let (id, memory) = self.memories.first_left()?;
         let may_go = !self.is_off && memory.left <= before && self.fences.is_over(memory.left);
         may_go.then(|| self.destroy(driver, id))
@@ -327,7 +299,7 @@ impl<E: Copy> State<E> {
 
     /// Frees spare memory whose work is complete. Returns the device's bytes; 0 if the driver
     /// refuses to unmap it.
-    pub fn destroy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, id: Id) -> u64 {
+    pub fn destroy(&mut self, driver: &Pages<D>, id: Id) -> u64 {
         self.memories.unlink(id);
         let handle = self.memories.at(id).handle;
         while let Some(&place) = self.memories.at(id).places.last() {
@@ -349,7 +321,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Creates new memory of this size.
-    fn create<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
+    fn create(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         let bytes = bytes_of(size);
         let number = driver.create(bytes).ok()?;
         self.memories.made(Handle {
@@ -360,7 +332,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Creates new memory of this size, or else of the largest smaller size that there is.
-    fn create_up_to<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
+    fn create_up_to(&mut self, driver: &Pages<D>, size: usize) -> Option<Id> {
         (0..=size).rev().find_map(|size| self.create(driver, size))
     }
 }

@@ -35,7 +35,7 @@ const EAGER: u8 = 64;
 /// The program's own work evicts it from the processor's cache between two announcements. So the
 /// fields that each reads come first, in two lines of the cache with the lock.
 #[repr(C)]
-pub(super) struct State<E> {
+pub(super) struct State<D: Driver> {
     pub segments: Segments,
     pub live_sum: LiveSum,
     /// Number of times that the last tensor left a piece.
@@ -53,7 +53,7 @@ pub(super) struct State<E> {
     /// Largest [size](piece::SIZES) of pieces. It shrinks when a tensor gets memory of the host:
     /// smaller pieces keep less memory that no tensor uses.
     pub largest: u8,
-    pub fences: Fences<E>,
+    pub fences: Fences<D>,
     pub captures: Arc<OpenCaptures>,
     pub memories: Memories,
     /// Other devices that may access the memory.
@@ -66,11 +66,10 @@ pub(super) struct State<E> {
     pub ticks: VecDeque<u64>,
 }
 
-// In the mutex, the lock comes before the state.
-const _: () = assert!(8 + offset_of!(State<u64>, memories) <= 128);
-
-impl<E: Copy> State<E> {
+impl<D: Driver> State<D> {
     pub fn new(mode: Mode, captures: Arc<OpenCaptures>) -> Self {
+        // In the mutex, the lock comes before the state.
+        const { assert!(8 + offset_of!(Self, memories) <= 128) };
         State {
             mode,
             segments: Segments::default(),
@@ -132,7 +131,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Gives memory to a tensor that was allocated, for a stream if it is known.
-    pub fn allocated<D: Driver<Event = E>>(
+    pub fn allocated(
         &mut self,
         driver: &Pages<D>,
         address: u64,
@@ -201,7 +200,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Notes that a tensor was freed. `is_elsewhere`: work of other streams may use it.
-    pub fn freed<D: Driver<Event = E>>(
+    pub fn freed(
         &mut self,
         driver: &Pages<D>,
         address: u64,
@@ -240,7 +239,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Records events while memory is short or [`Mode::Least`] is set.
-    fn tidy<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    fn tidy(&mut self, driver: &Pages<D>) {
         let batch = if self.eager > 0 { BATCH } else { LARGE_BATCH };
         if (self.is_short || self.mode == Mode::Least) && self.fences.open_pages() >= batch {
             self.eager = self.eager.saturating_sub(1);
@@ -254,7 +253,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Records an event for memory that has none, and polls the events.
-    pub fn look<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    pub fn look(&mut self, driver: &Pages<D>) {
         let is_capturing = self.is_capturing();
         self.fences.close(driver, self.clock, is_capturing);
         self.fences.poll(driver, is_capturing);
@@ -262,7 +261,7 @@ impl<E: Copy> State<E> {
 
     /// Stops sharing, as the announcements cannot be trusted. Every page gets memory of its own, as
     /// far as there is some, and keeps it.
-    pub fn switch_off<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    pub fn switch_off(&mut self, driver: &Pages<D>) {
         self.is_off = true;
         self.part(driver);
         if !rules::must_restore() {
@@ -275,7 +274,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Ends sharing: no memory stays spare, or mapped at two pieces.
-    fn part<D: Driver<Event = E>>(&mut self, driver: &Pages<D>) {
+    fn part(&mut self, driver: &Pages<D>) {
         while let Some((id, memory)) = self.memories.first_left() {
             let owner = memory.places.iter().find(|place| **place == memory.last);
             match owner.or(memory.places.first()).copied() {
@@ -299,7 +298,7 @@ impl<E: Copy> State<E> {
     }
 
     /// Notes that a capture begins. Its graph may use the tensors that are live now.
-    pub fn capture_began<D: Driver<Event = E>>(&mut self, driver: &Pages<D>, capture: u64) {
+    pub fn capture_began(&mut self, driver: &Pages<D>, capture: u64) {
         self.fences.poll(driver, self.is_capturing());
         self.captures.began(capture);
         let pieces = self.segments.values_mut().flat_map(Segment::pieces_mut);

@@ -27,7 +27,7 @@ pub struct Cache<const N: usize> {
 }
 
 /// Generation of the code at one moment.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation(u64);
 
 impl<const N: usize> Cache<N> {

@@ -11,7 +11,6 @@
 //! docs/measurements/2026-11-24-first-minutes.md.)
 
 use std::cell::Cell;
-use std::fmt;
 
 use super::cache::Generation;
 use super::memory::{Memory, ThreadStack};
@@ -27,6 +26,7 @@ const WORDS: usize = 1 << 16;
 const AT_ONCE: usize = 8;
 
 /// Walks that one thread knows. A value of zeros knows none.
+#[derive(Debug)]
 pub struct KnownWalks {
     /// Generation of the code when the first of the walks was made.
     generation: Cell<Generation>,
@@ -44,6 +44,7 @@ pub struct KnownWalks {
     values: [Cell<u64>; WORDS],
 }
 
+#[derive(Debug)]
 struct Walk {
     hash: Cell<u64>,
     /// Registers that it begins with.
@@ -280,12 +281,6 @@ impl KnownWalks {
 
 /// Bits of the golden ratio. Each bit of a product depends on all lower bits of the other factor.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-
-impl fmt::Debug for KnownWalks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} known walks", self.count.get())
-    }
-}
 
 /// The stack, with a note of each word that a walk depends on. The notes are put after the words of
 /// the known walks.

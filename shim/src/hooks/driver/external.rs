@@ -80,20 +80,28 @@ fn no_handle_of_segment() -> CUresult {
     no_handle(&SAID, why)
 }
 
-/// Opens a handle of memory in pages. `None`: it is a handle of the driver.
-fn open(address: *mut DevicePtr, handle: &sys::CUipcMemHandle, flags: c_uint) -> Option<CUresult> {
-    if address.is_null() {
-        return None;
-    }
-    Some(match ipc_import::open(handle, flags)? {
-        Ok(found) => {
+/// Opens a handle: of memory in pages, or else by `call`, the driver's function.
+fn open(
+    address: *mut DevicePtr,
+    handle: &sys::CUipcMemHandle,
+    flags: c_uint,
+    call: impl FnOnce() -> CUresult,
+) -> CUresult {
+    let served = (!address.is_null()).then(|| ipc_import::open(handle, flags));
+    let result = match served.flatten() {
+        Some(Ok(found)) => {
             // SAFETY: not null, and the caller's to be written.
             unsafe { *address = found };
-            passthrough::allocated(Class::Ipc, found, 0);
             SUCCESS
         }
-        Err(error) => error,
-    })
+        Some(Err(error)) => error,
+        None => call(),
+    };
+    if result == SUCCESS {
+        // SAFETY: it was written.
+        passthrough::allocated(Class::Ipc, unsafe { *address }, 0);
+    }
+    result
 }
 
 driver_hooks! {
@@ -124,29 +132,15 @@ driver_hooks! {
     }
     /// Opens another process's allocation (CUDA 4 to 10).
     fn cuIpcOpenMemHandle(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
-        if let Some(result) = open(address, &handle, flags) {
-            return result;
-        }
         // SAFETY: as above.
-        let result = unsafe { real::cuIpcOpenMemHandle(address, handle, flags) };
-        if result == SUCCESS {
-            // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Ipc, unsafe { *address }, 0);
-        }
-        result
+        let call = || unsafe { real::cuIpcOpenMemHandle(address, handle, flags) };
+        open(address, &handle, flags, call)
     }
     /// Opens another process's allocation.
     fn cuIpcOpenMemHandle_v2(address: *mut DevicePtr, handle: sys::CUipcMemHandle, flags: c_uint) {
-        if let Some(result) = open(address, &handle, flags) {
-            return result;
-        }
         // SAFETY: as above.
-        let result = unsafe { real::cuIpcOpenMemHandle_v2(address, handle, flags) };
-        if result == SUCCESS {
-            // SAFETY: the driver wrote the address.
-            passthrough::allocated(Class::Ipc, unsafe { *address }, 0);
-        }
-        result
+        let call = || unsafe { real::cuIpcOpenMemHandle_v2(address, handle, flags) };
+        open(address, &handle, flags, call)
     }
     /// Closes another process's allocation.
     fn cuIpcCloseMemHandle(address: DevicePtr) {

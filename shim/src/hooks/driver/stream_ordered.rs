@@ -4,9 +4,9 @@ use gpushim_trace::Class;
 
 use crate::cuda::functions::real;
 use crate::cuda::streams;
-use crate::cuda::types::{CUresult, DevicePtr, Handle, SUCCESS};
+use crate::cuda::types::{CUresult, DevicePtr, Handle};
 use crate::hooks::driver::hook::driver_hooks;
-use crate::hooks::driver::memory::leave_null;
+use crate::hooks::driver::memory::{leave_null, write_answer};
 use crate::memory::passthrough::{self, Request};
 use crate::memory::{registry, stream_ordered};
 
@@ -47,19 +47,10 @@ fn serve(
     call: impl FnMut() -> CUresult,
 ) -> CUresult {
     if !address.is_null() {
-        match stream_ordered::allocate(bytes, stream, pool) {
-            Some(Ok(block)) => {
-                // SAFETY: not null, and the caller's to be written.
-                unsafe { *address = block };
-                return SUCCESS;
-            }
-            Some(Err(error)) => {
-                // The value that the driver leaves there when it fails (measured on an H200).
-                // SAFETY: as above.
-                unsafe { *address = 0 };
-                return error;
-            }
-            None => {}
+        let answer = stream_ordered::allocate(bytes, stream, pool);
+        // SAFETY: not null, and the caller's to be written.
+        if let Some(result) = unsafe { write_answer(answer, address) } {
+            return result;
         }
     }
     forward(address, bytes, pool, stream, call)
