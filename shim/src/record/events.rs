@@ -10,7 +10,7 @@ use crate::base::{settings, thread};
 use crate::cuda::{captures, context};
 use crate::record::shortages::{self, By};
 use crate::record::trace::{open, opened};
-use crate::record::{owners, pause, phase, stacks, usage};
+use crate::record::{owners, pause, phase, stacks, trace, usage};
 
 /// Makes an event of this thread.
 pub(super) fn event(kind: Kind, class: Class) -> Event {
@@ -380,7 +380,7 @@ pub fn fetch_tensor(device: u8, address: u64) {
 
 /// Records the allocation or the free of a framework's tensor. `kind` is one of these two, and
 /// `stream` a [number](crate::record::tensor_streams). `begun`: ticks of the announcement's begin, if
-/// nothing since may have taken long.
+/// nothing since may have taken long. They were read after a fence.
 #[inline]
 pub fn tensor(
     kind: Kind,
@@ -399,6 +399,7 @@ pub fn tensor(
     if !is_free && pause::is_on() {
         return;
     }
+    let begun = begun.filter(|_| trace::is_ready());
     let Some(writer) = open() else { return };
     let stack = match is_free {
         true => phase::current(),

@@ -49,6 +49,12 @@ pub fn open() -> Option<&'static Writer> {
     }
 }
 
+/// True once the trace is open: [`open`] does not wait then.
+#[inline]
+pub fn is_ready() -> bool {
+    READY.load(Ordering::Acquire)
+}
+
 #[cold]
 fn create() -> Option<&'static Writer> {
     let mut first = false;

@@ -15,7 +15,8 @@ use crate::space::Room;
 #[cfg(test)]
 mod tests;
 
-/// Number of groups that a range gets: 128 KiB.
+/// Number of groups that a range gets: 128 KiB. The default table has ranges for 73 owners, and
+/// blocks of later ones are searched.
 const RANGE_GROUPS: u32 = 256;
 /// Number of blocks that get their places together. A group has every 256th number: threads whose
 /// blocks have successive numbers do not share a cache line of keys.

@@ -87,10 +87,11 @@ fn successive_numbers_share_no_line_of_keys() {
     let live = memory.live();
     live.own_place(&numbers, 0);
     live.own_place(&numbers, RANGE);
-    for first in 0..2 * RANGE - 16 {
-        let groups = (first..first + 16).map(|number| numbers.place(number).unwrap().0);
+    // Blocks of eight threads, of which each has thirty.
+    for first in (0..2 * RANGE - 240).step_by(7) {
+        let groups = (first..first + 240).map(|number| numbers.place(number).unwrap().0);
         let groups: std::collections::BTreeSet<usize> = groups.collect();
-        assert_eq!(groups.len(), 16, "from {first} on");
+        assert_eq!(groups.len(), 240, "from {first} on");
     }
 }
 
