@@ -181,7 +181,8 @@ impl Guard {
     }
 
     /// Checks that the file still reaches the mapping's end, and puts private memory in its place
-    /// if not. Before Linux 5.14 it does nothing.
+    /// if not. Before Linux 5.14 it does nothing. The last page must have space: on tmpfs a read of
+    /// a hole takes some, so that a full one would look like a truncated file.
     pub fn probe(&self) {
         let Some(slot) = self.slot() else { return };
         let (from, to) = (

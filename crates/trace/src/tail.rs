@@ -337,7 +337,8 @@ impl Follower {
 
     /// Reads the new events of a chunk.
     fn read<W: Word>(&mut self, ring: &Ring<'_, W>, index: usize) -> ChunkRead {
-        let Some((word, slots)) = ring.chunk(index) else {
+        // Without space it must not even be read: on a full tmpfs that is a fault.
+        let Some((word, slots)) = ring.chunk(index).filter(|_| index < ring.ready()) else {
             return ChunkRead::Nothing;
         };
         let Some((next, _)) = self.chunks.get_mut(index) else {

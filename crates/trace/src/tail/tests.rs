@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ring::ChunkLease;
+use crate::space::Room;
 use crate::{Class, WriterOptions};
 
 struct Memory {
@@ -53,6 +54,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn cases() -> u32 {
     if cfg!(miri) { 4 } else { 3000 }
+}
+
+#[test]
+fn a_chunk_is_not_read_before_it_has_space() {
+    let memory = Memory::new(4, 4);
+    let (ring, hold) = (memory.ring(), ChunkLease::none());
+    ring.push(&hold, &[1, 0, 0, 0, 0, 0, 0]);
+    // Its thread has the turn, and asks for the space.
+    let ring = memory.ring().within(Room::default(), Room::default());
+    let mut follower = Follower::new(&ring);
+    let mut count = 0;
+    follower.poll(&ring, u64::MAX, 0, &mut |events| count += events.len());
+    assert_eq!(count, 0);
+    ring.push(&ChunkLease::none(), &[2, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ring.ready(), 4);
+    follower.poll(&ring, u64::MAX, 0, &mut |events| count += events.len());
+    assert_eq!(count, 2);
 }
 
 proptest! {

@@ -90,7 +90,9 @@ fn begin(space: &Space, places: &Places) -> io::Result<()> {
         (places.timeline.at, crate::timeline::STATE_BYTES as u64),
     ];
     let has = |(at, bytes): (u64, u64)| space.ensure(at as usize, bytes as usize);
-    if parts.into_iter().all(has) {
+    // The guard looks at the last page.
+    let last = places.end().saturating_sub(1) as usize;
+    if parts.into_iter().all(has) && space.reserve(last, 1) {
         return Ok(());
     }
     Err(io::Error::from_raw_os_error(libc::ENOSPC))
